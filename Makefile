@@ -1,0 +1,31 @@
+# Each target does all its own set-up in .venv. PYTHON may be any Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+# Two torch threads beside a busy neighbour are slower than one; passive waiting keeps that mild.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: demo test check format clean
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(BIN)/.installed
+	$(BIN)/python examples/demo.py
+
+test: $(BIN)/.installed
+	$(BIN)/pytest
+
+check: $(BIN)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: $(BIN)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

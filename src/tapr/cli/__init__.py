@@ -1,0 +1,42 @@
+"""The `tapr` command: arguments, printing and exit codes. One module per command.
+
+Command modules import nothing heavy at their top, so that `tapr --help` starts without torch.
+"""
+
+import sys
+from importlib.metadata import version
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Keep an image classifier working when the data at test time has changed.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tapr {version('tapr')} (torch {version('torch')})")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show versions and exit."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command; an error of ours is one sentence on stderr and exit code 1."""
+    from tapr.errors import TaprError
+
+    try:
+        app()
+    except TaprError as error:
+        typer.echo(f"tapr: error: {error}", err=True)
+        sys.exit(1)

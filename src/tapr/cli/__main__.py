@@ -1,0 +1,5 @@
+"""`python -m tapr.cli`."""
+
+from tapr.cli import main
+
+main()
