@@ -1,0 +1,1 @@
+"""Records to tables, figures and pages. Imports no torch."""
