@@ -1,0 +1,99 @@
+"""What a data set is, and what every entry of the catalogue can do."""
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.errors import DataError
+from tapr.registry import suggest
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+_log = logging.getLogger("tapr.datasets")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images with their labels; the two have the same length and order."""
+
+    name: str
+    images: Pixels  # [N, H, W, C]; a `LazyImages`, indexed the same way, when they stay on disk
+    labels: Labels | None  # [N], or None when the data has none
+    classes: tuple[str, ...]
+    skipped: tuple[str, ...] = field(default=(), repr=False)  # files that could not be read
+
+    def __post_init__(self) -> None:
+        if self.labels is None:
+            return
+        if len(self.labels) != len(self.images):
+            raise DataError(
+                f"{self.name}: expected as many labels as images, "
+                f"got {len(self.labels)} labels for {len(self.images)} images"
+            )
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise DataError(
+                f"{self.name}: expected labels from 0 to {len(self.classes) - 1}, "
+                f"got {self.labels.min()} to {self.labels.max()}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+class Watcher(Protocol):
+    """Is told what a long fetch does; the command line shows it, Python logs it."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line has happened."""
+
+    def progress(self, done: int, total: int | None) -> None:
+        """So many bytes, or images, of so many are done."""
+
+
+class Logged:
+    """The watcher of Python callers: lines go to the `tapr.datasets` logger."""
+
+    def note(self, text: str) -> None:
+        """Log a line."""
+        _log.info(text)
+
+    def progress(self, done: int, total: int | None) -> None:
+        """Nothing: a log is no progress bar."""
+
+
+class Entry(ABC):
+    """A named data set of the catalogue."""
+
+    name: str
+    about: str
+    size: str  # for people, e.g. "139 MB to fetch, 184 MB cached"
+    splits: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def where(self) -> Path | None:
+        """The file or folder that holds it here, None when it is not here."""
+
+    @abstractmethod
+    def get(self, watch: Watcher, origin: Path | None = None) -> None:
+        """Bring it here and verify it, from `origin` when given; cheap when it is here."""
+
+    @abstractmethod
+    def verify(self, watch: Watcher) -> list[str]:
+        """Check what is here; one sentence for each thing that is wrong."""
+
+    @abstractmethod
+    def load(self, split: str) -> Dataset:
+        """Load a split, fetching it first when it has to be."""
+
+    def check_split(self, split: str) -> str:
+        """Return `split`, or raise the error that names the splits there are."""
+        if split not in self.splits:
+            hint = suggest(split, self.splits)
+            raise DataError(f"{self.name} has no split {split!r}; {hint}")
+        return split

