@@ -1,11 +1,28 @@
 """Real data, fetched once, verified, and kept in the cache folder."""
 
+from pathlib import Path
+
 from tapr.datasets.base import Dataset, Entry, Watcher
 from tapr.datasets.catalogue import DATASETS
+from tapr.datasets.folder import load_folder
+from tapr.errors import InputError
 
-__all__ = ["DATASETS", "Dataset", "Entry", "Watcher", "load"]
+__all__ = ["DATASETS", "FOLDER", "Dataset", "Entry", "Watcher", "load"]
+
+FOLDER = "folder:"  # what a folder of your own images begins with
 
 
-def load(name: str, split: str = "test") -> Dataset:
-    """Load a split of a named data set, fetching it first when it is not here."""
+def load(name: str, split: str = "test", *, size: int | None = None) -> Dataset:
+    """Load a split of a named data set, fetching it first when it is not here.
+
+    `folder:PATH` loads your own images; only there may `size` ask for centre squares of that size.
+    """
+    if name.startswith(FOLDER):
+        if split != "test":
+            raise InputError(f"a folder has one split: leave it out, got {split!r}")
+        if size is not None and size < 1:
+            raise InputError(f"expected a size of at least 1 pixel, got {size}")
+        return load_folder(Path(name.removeprefix(FOLDER)).expanduser(), size)
+    if size is not None:
+        raise InputError(f"{name} has its own image size: leave size out, got {size}")
     return DATASETS[name].load(split)

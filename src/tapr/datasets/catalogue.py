@@ -3,7 +3,10 @@
 from tapr.datasets import cifar, names
 from tapr.datasets.arrays import ArraySet
 from tapr.datasets.base import Entry
+from tapr.datasets.digits import Digits
 from tapr.datasets.download import Npm, Web
+from tapr.datasets.published import PublishedSet
+from tapr.datasets.visda import Visda
 from tapr.registry import Registry
 
 _HOME = "https://www.cs.toronto.edu/~kriz"
@@ -55,6 +58,35 @@ CIFAR100 = ArraySet(
     },
 )
 
+CIFAR10C = PublishedSet(
+    name="cifar10c",
+    about="CIFAR-10's test images under 19 corruptions, as published",
+    size="2.9 GB to fetch, 2.9 GB kept",
+    clean="cifar10",
+    classes=names.CIFAR10,
+    source=Web(
+        "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar",
+        2_918_471_680,
+        "md5:56bf5dcef84df0e2308c6dcbcbbd8499",
+    ),
+    label_hash=CIFAR10.hashes["test", "labels"],
+)
+
+CIFAR100C = PublishedSet(
+    name="cifar100c",
+    about="CIFAR-100's test images under 19 corruptions, as published",
+    size="2.9 GB to fetch, 2.9 GB kept",
+    clean="cifar100",
+    classes=names.CIFAR100,
+    source=Web(
+        "https://zenodo.org/records/3555552/files/CIFAR-100-C.tar",
+        2_918_473_216,
+        "md5:11f0ed0f1191edbf9fa23466ae6021d3",
+    ),
+    label_hash=CIFAR100.hashes["test", "labels"],
+)
+
 DATASETS: Registry[Entry] = Registry(
-    "data set", {entry.name: entry for entry in (CIFAR10, CIFAR100)}
+    "data set",
+    {entry.name: entry for entry in (CIFAR10, CIFAR100, CIFAR10C, CIFAR100C, Visda(), Digits())},
 )

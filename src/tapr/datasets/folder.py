@@ -1,0 +1,113 @@
+"""Your own images: a folder with one subfolder per class, or a flat one without labels."""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from tapr.datasets.base import Dataset, Pixels
+from tapr.datasets.lazy import LazyImages, in_threads, probe
+from tapr.errors import DataError
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+_log = logging.getLogger("tapr.datasets")
+
+
+def load_folder(path: Path, size: int | None = None) -> Dataset:
+    """Load the images below `path`, decoded when they are used.
+
+    With `size`, the shorter side is resized to it and the centre square is cut out; without it
+    all images must have one size. Unreadable files are logged, listed in `skipped`, left out.
+    """
+    if not path.is_dir():
+        raise DataError(f"expected a folder of images, but {path} is not a folder")
+    by_class = {
+        folder.name: found
+        for folder in _sorted(path.iterdir())
+        if folder.is_dir() and (found := _images_below(folder))
+    }
+    flat = [] if by_class else [file for file in _sorted(path.iterdir()) if _is_image(file)]
+    files = [file for found in by_class.values() for file in found] + flat
+    if not files:
+        raise DataError(
+            f"expected images ({', '.join(SUFFIXES)}) in {path} or in its subfolders, found none"
+        )
+    readable, sizes, skipped = _probe_all(files, path)
+    shape = (size, size) if size else _common_size(sizes, path)
+    places = {name: place for place, name in enumerate(by_class)}
+    labels = np.array(
+        [places[name.split("/")[0]] for name in readable] if by_class else [], np.int64
+    )
+    images = LazyImages(
+        readable, lambda name: (path / name).read_bytes(), partial(_upright, size=size), shape
+    )
+    return Dataset(
+        f"folder:{path}",
+        cast(Pixels, images),
+        labels if by_class else None,
+        tuple(by_class),
+        tuple(skipped),
+    )
+
+
+def _probe_all(
+    files: list[Path], path: Path
+) -> tuple[list[str], dict[tuple[int, int], str], list[str]]:
+    """The readable files' names, a name for each image size met, and what was wrong with others."""
+    readable: list[str] = []
+    sizes: dict[tuple[int, int], str] = {}
+    skipped: list[str] = []
+    for file, found in zip(files, in_threads(_probe_file, files), strict=True):
+        name = file.relative_to(path).as_posix()
+        if isinstance(found, str):
+            _log.warning("skipped %s: %s", file, found)
+            skipped.append(f"{name}: {found}")
+        else:
+            readable.append(name)
+            sizes.setdefault(found, name)
+    if not readable:
+        raise DataError(f"none of the {len(files)} images in {path} can be read: {skipped[0]}")
+    return readable, sizes, skipped
+
+
+def _probe_file(file: Path) -> tuple[int, int] | str:
+    try:
+        return probe(file.read_bytes())
+    except (OSError, DataError) as error:
+        return str(error)
+
+
+def _common_size(sizes: dict[tuple[int, int], str], path: Path) -> tuple[int, int]:
+    if len(sizes) > 1:
+        (first, one), (second, other) = list(sizes.items())[:2]
+        raise DataError(
+            f"expected images of one size in {path}, but {one} has {first[0]} x {first[1]} and "
+            f"{other} has {second[0]} x {second[1]} pixels; give a size, for example 224"
+        )
+    return next(iter(sizes))
+
+
+def _upright(image: Image.Image, size: int | None) -> Image.Image:
+    upright = ImageOps.exif_transpose(image)
+    if size is None:
+        return upright
+    if upright.mode not in ("RGB", "L"):
+        upright = upright.convert("RGB")
+    return ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
+
+
+def _images_below(folder: Path) -> list[Path]:
+    return [file for file in _sorted(folder.rglob("*")) if _is_image(file)]
+
+
+def _is_image(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+
+
+def _sorted(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: path.as_posix())

@@ -1,0 +1,212 @@
+"""VisDA-C in its official layout: folders, or the official tars read in place."""
+
+import tarfile
+from abc import ABC, abstractmethod
+from pathlib import Path, PurePosixPath
+from typing import ClassVar, NamedTuple, cast
+
+import numpy as np
+from PIL import Image
+
+from tapr.datasets import names
+from tapr.datasets.base import Dataset, Pixels, Watcher
+from tapr.datasets.lazy import LazyImages, in_threads, probe, to_rgb
+from tapr.datasets.linked import Linked
+from tapr.errors import DataError
+
+LIST = "image_list.txt"
+RESIZED, CROPPED = 256, 224
+
+
+class Listed(NamedTuple):
+    """What an image list says."""
+
+    names: list[str]
+    labels: list[int] | None
+
+
+class Files(ABC):
+    """The files of one split, by their name in the image list."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A file's bytes; OSError when it cannot be read."""
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Is there a file of that name?"""
+
+
+class FolderFiles(Files):
+    """A split that is unpacked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes."""
+        return (self.folder / name).read_bytes()
+
+    def has(self, name: str) -> bool:
+        """Is there a file of that name?"""
+        return (self.folder / name).is_file()
+
+
+class TarFiles(Files):
+    """A split in its tar: the index is read once, then only the bytes asked for."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with tarfile.open(path, "r:") as archive:
+                members = [member for member in archive if member.isfile()]
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise DataError(f"{path} is not a whole, uncompressed tar archive: {error}") from error
+        self._path = path
+        self._places = {
+            _inside(member.name, path.stem): (member.offset_data, member.size) for member in members
+        }
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes; safe from several threads."""
+        if name not in self._places:
+            raise FileNotFoundError(f"{self._path} has no file {name}")
+        offset, size = self._places[name]
+        with self._path.open("rb") as archive:
+            archive.seek(offset)
+            return archive.read(size)
+
+    def has(self, name: str) -> bool:
+        """Is there a file of that name?"""
+        return name in self._places
+
+
+class Visda(Linked):
+    """VisDA-C, where the user has it, with the released preprocessing, decoded when used."""
+
+    name = "visda"
+    about = "renderings (train) and photographs (validation, test) in 12 classes"
+    size = "stays where you have it; 7 GB (train), 3 GB (validation), 3 GB (test)"
+    splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+
+    def get(self, watch: Watcher, origin: Path | None = None) -> None:
+        """Check every image below `origin` once, and remember the place and the unreadable ones."""
+        origin = origin or self.where()
+        if origin is None:
+            raise DataError(
+                "visda is not downloaded for you: get train.tar, validation.tar or test.tar from "
+                "http://ai.bu.edu/visda-2017, then `tapr data get visda --from FOLDER`"
+            )
+        present = [split for split in self.splits if _is_there(origin, split)]
+        if not present:
+            raise DataError(
+                f"expected {origin} to hold train, validation or test, as a folder with {LIST} "
+                "or as a .tar; it holds none of them"
+            )
+        unreadable = {split: _unreadable(origin, split, watch) for split in present}
+        self.remember(origin, unreadable=unreadable)
+        for split, found in unreadable.items():
+            watch.note(f"visda {split} is in {origin}, {len(found)} unreadable images")
+
+    def verify(self, watch: Watcher) -> list[str]:
+        """Check the image lists against the files, and decode every image."""
+        path = self.where()
+        if path is None:
+            return ["visda is not here"]
+        problems = []
+        for split in filter(lambda split: _is_there(path, split), self.splits):
+            try:
+                found = _unreadable(path, split, watch)
+            except DataError as error:
+                problems.append(str(error))
+            else:
+                problems += [f"{path}: {split}/{name} cannot be read" for name in found]
+        return problems
+
+    def load(self, split: str) -> Dataset:
+        """Load a split; images found unreadable by `tapr data get` are skipped and listed."""
+        self.check_split(split)
+        path = self.where()
+        if path is None:
+            raise DataError("visda is not here; `tapr data get visda --from FOLDER` says where")
+        files, listed = open_split(path, split)
+        skipped = self.recall().get("unreadable", {}).get(split, [])
+        keep = [place for place, name in enumerate(listed.names) if name not in set(skipped)]
+        images = LazyImages(
+            [listed.names[place] for place in keep], files.read, prepare, (CROPPED, CROPPED)
+        )
+        labels = None if listed.labels is None else np.array(listed.labels, np.int64)[keep]
+        return Dataset(f"visda:{split}", cast(Pixels, images), labels, names.VISDA, tuple(skipped))
+
+
+def prepare(image: Image.Image) -> Image.Image:
+    """The released preprocessing: resize to 256 x 256, cut out the centre 224 x 224."""
+    resized = to_rgb(image).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
+    edge = (RESIZED - CROPPED) // 2
+    return resized.crop((edge, edge, edge + CROPPED, edge + CROPPED))
+
+
+def open_split(path: Path, split: str) -> tuple[Files, Listed]:
+    """The files of a split and its image list, checked against each other."""
+    folder, tar = path / split, path / f"{split}.tar"
+    if not _is_there(path, split):
+        raise DataError(f"visda has no {split} here: expected {folder / LIST} or {tar}")
+    files = FolderFiles(folder) if (folder / LIST).is_file() else TarFiles(tar)
+    where = folder / LIST if isinstance(files, FolderFiles) else f"{tar}: {LIST}"
+    try:
+        listed = _parse(files.read(LIST).decode(), str(where))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {where}: {error}") from error
+    absent = [name for name in listed.names if not files.has(name)]
+    if absent:
+        raise DataError(
+            f"{where} names {len(absent)} files that are not there, the first is {absent[0]}"
+        )
+    return files, listed
+
+
+def _parse(text: str, where: str) -> Listed:
+    rows = [line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip()]
+    if not rows:
+        raise DataError(f"{where}: expected lines like 'aeroplane/a.jpg 0', it is empty")
+    if all(len(row) == 1 for row in rows):
+        return Listed([row[0] for row in rows], None)
+    for number, row in enumerate(rows, 1):
+        label = row[1] if len(row) == 2 else ""
+        if not (label.isdecimal() and int(label) < len(names.VISDA)):
+            raise DataError(
+                f"{where}, line {number}: expected a file and a class from 0 to 11, "
+                f"got {' '.join(row)!r}"
+            )
+        if ".." in PurePosixPath(row[0]).parts:
+            raise DataError(f"{where}, line {number}: {row[0]!r} leads out of the folder")
+    return Listed([row[0] for row in rows], [int(row[1]) for row in rows])
+
+
+def _unreadable(path: Path, split: str, watch: Watcher) -> list[str]:
+    files, listed = open_split(path, split)
+
+    def check(name: str) -> str | None:
+        try:
+            probe(files.read(name))
+        except (OSError, DataError):
+            return name
+        return None
+
+    found = []
+    for done, name in enumerate(in_threads(check, listed.names), 1):
+        if name is not None:
+            found.append(name)
+        watch.progress(done, len(listed.names))
+    if len(found) == len(listed.names):
+        raise DataError(f"none of the {len(found)} images of {path / split} can be read")
+    return found
+
+
+def _is_there(path: Path, split: str) -> bool:
+    return (path / split / LIST).is_file() or (path / f"{split}.tar").is_file()
+
+
+def _inside(name: str, split: str) -> str:
+    """A member's name as the image list spells it: validation/plant/a.jpg -> plant/a.jpg."""
+    parts = [part for part in PurePosixPath(name).parts if part != "."]
+    return "/".join(parts[1:] if parts and parts[0] == split else parts)
