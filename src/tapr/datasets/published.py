@@ -2,6 +2,7 @@
 
 import shutil
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -70,6 +71,11 @@ class PublishedSet(Linked):
         images = self._images(folder, corruption, len(labels))
         part = slice((int(severity) - 1) * count, int(severity) * count)
         return Dataset(f"{self.name}:{split}", images[part], labels[part], self.classes)
+
+    def has(self, corruptions: Sequence[str]) -> bool:
+        """Are the published files of all these corruptions here?"""
+        folder = self.where()
+        return folder is not None and set(corruptions) <= set(self._names(folder))
 
     def _names(self, folder: Path) -> list[str]:
         return sorted(file.stem for file in folder.glob("*.npy") if file.stem != "labels")

@@ -1,1 +1,17 @@
-"""TODO."""
+"""Domains in order, as batches with reset marks."""
+
+from tapr.streams.domains import Domain, clean, corrupted, generated, published
+from tapr.streams.orders import ORDERS
+from tapr.streams.protocols import PROTOCOLS
+from tapr.streams.stream import Stream
+
+__all__ = [
+    "ORDERS",
+    "PROTOCOLS",
+    "Domain",
+    "Stream",
+    "clean",
+    "corrupted",
+    "generated",
+    "published",
+]
