@@ -5,7 +5,15 @@ Public names resolve lazily: `import tapr` does not import torch.
 
 from importlib import import_module
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS = {
+    "Adapter": "tapr.adapters",
+    "Prediction": "tapr.types",
+    "TaprError": "tapr.errors",
+    "adapt": "tapr.runs.catalogue",
+    "check": "tapr.runs.doctor",
+    "load": "tapr.runs.catalogue",
+    "presets": "tapr.runs.catalogue",
+}
 _PACKAGES = {"adapters", "augment", "corruptions", "datasets", "models", "objectives", "streams"}
 
 __all__ = sorted([*_EXPORTS, *_PACKAGES])

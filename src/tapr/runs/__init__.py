@@ -1,1 +1,1 @@
-"""TODO."""
+"""Runs: a spec to objects to records on disk."""

@@ -1,0 +1,194 @@
+"""What every adapter is: a module called like the model, with one hook for the method."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple, Self, final
+
+import torch
+from torch import Tensor, nn
+
+from tapr import rng
+from tapr.adapters.checks import check_images, explain_failure
+from tapr.errors import ModelError, StateError
+from tapr.models import state
+from tapr.models.output import logits_of
+from tapr.models.scope import Scope, select
+from tapr.types import Prediction
+
+log = logging.getLogger("tapr")
+
+
+class Passes(NamedTuple):
+    """What a method costs: images through the model, per image predicted."""
+
+    forward: int
+    backward: int
+
+
+class Adapter(nn.Module, ABC):
+    """Adapts a copy of a model while it predicts. A method is a subclass with `adapt`.
+
+    Everything that may move is declared: the parameters in `scope`, every buffer, and `generator`.
+    `reset`, `save` and the guard follow from that.
+    """
+
+    refused: Tensor
+    passes = Passes(forward=1, backward=0)
+
+    def __init__(
+        self, model: nn.Module, *, scope: Scope | None = None, seed: int = 0, inplace: bool = False
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        moving = set(select(model, scope)) if scope else set()
+        self.model = model if inplace else _copy(model)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in moving)
+        self.model.eval()
+        self.generator = rng.generator(seed, "views")
+        self.register_buffer("refused", torch.tensor(0))
+        self.recipe: Mapping[str, object] = {}
+        self._source: dict[str, Tensor] | None = None
+        self._mark: dict[str, Tensor] = {}
+
+    @abstractmethod
+    def adapt(self, images: Tensor) -> Prediction:
+        """Adapt on a batch of images [B, C, H, W] in [0, 1] and predict it: the method itself."""
+
+    @final
+    def predict(self, images: Tensor) -> Prediction:
+        """Adapt on the images and predict them. An error leaves the adapter as it was."""
+        images = check_images(images, self.model)
+        self._remember_source()
+        if len(images) == 0:
+            classes = self.logits(images.new_zeros(1, *images.shape[1:])).shape[1]
+            return Prediction(images.new_zeros(0, classes), None, {}, 0, 0, 0)
+        drawn = self.generator.get_state()
+        self.mark()
+        try:
+            return self.adapt(images)
+        except BaseException:
+            self.rollback()
+            self.generator.set_state(drawn)
+            raise
+
+    @final  # type: ignore[misc]
+    def forward(self, images: Tensor) -> Tensor:
+        """Adapt on the images and return their logits: a drop-in for the model."""
+        return self.predict(images).logits
+
+    @final
+    def reset(self) -> None:
+        """Return to the source model: parameters, statistics, optimiser, generator, counters."""
+        if self._source is not None:
+            self._load(self._source)
+
+    @final
+    def logits(self, images: Tensor) -> Tensor:
+        """Run the model and find its logits [B, K]."""
+        try:
+            output = self.model(images)
+        except (RuntimeError, ValueError) as error:
+            explain_failure(error, images, self.model)
+            raise
+        return logits_of(output, len(images))
+
+    def live(self) -> dict[str, Tensor]:
+        """Everything that may move, but for the generator, by name."""
+        moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
+        return {**moving, **dict(self.named_buffers())}
+
+    def put(self, saved: Mapping[str, Tensor]) -> None:
+        """Put saved values back into what `live` names."""
+        state.restore(self.live(), saved)
+
+    @final
+    def mark(self) -> None:
+        """Remember this moment for `rollback`; `predict` marks the start of every batch."""
+        self._mark = state.snapshot(self.live(), self._mark)
+
+    @final
+    def rollback(self) -> None:
+        """Return to the last mark."""
+        self.put(self._mark)
+
+    @final
+    def refuse(self, why: str) -> None:
+        """Take back what happened since the last mark, and count it: the guard."""
+        self.rollback()
+        self.refused += 1
+        log.warning("a step was refused and taken back: %s", why)
+
+    def save(self, path: Path | str) -> None:
+        """Write the adapted state, from which `tapr.load(path, model)` goes on elsewhere."""
+        self._remember_source()
+        metadata = {"recipe": self.recipe, "source": self._fingerprint()}
+        state.write(path, self._capture(), metadata)
+
+    def load(self, path: Path | str) -> Self:
+        """Go on from a saved state of the same method on the same source model."""
+        tensors, metadata = state.read(path)
+        self._remember_source()
+        if metadata.get("source") != self._fingerprint():
+            raise StateError(
+                f"{path} was saved from another source model than this one: expected the same"
+                " architecture with the same weights, before adaptation"
+            )
+        _check_fit(path, tensors, self._capture())
+        self._load(tensors)
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""
+        return self
+
+    def _capture(self) -> dict[str, Tensor]:
+        return {**state.snapshot(self.live()), "generator": self.generator.get_state()}
+
+    def _load(self, saved: Mapping[str, Tensor]) -> None:
+        self.put(saved)
+        self.generator.set_state(saved["generator"])
+
+    def _remember_source(self) -> None:
+        if self._source is None:
+            self._source = self._capture()
+
+    def _fingerprint(self) -> str:
+        """A hash of the source model: what moves as it was at first, the rest as it is."""
+        assert self._source is not None
+        own = self.state_dict()
+        return state.fingerprint({name: self._source.get(name, own[name]) for name in own})
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    try:
+        return deepcopy(model)
+    except Exception as error:
+        raise ModelError(
+            f"the model cannot be copied ({error}); pass inplace=True to adapt it itself"
+        ) from error
+
+
+def _check_fit(
+    path: Path | str, saved: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> None:
+    """Refuse a state that lacks a tensor, has one too many, or one of another shape."""
+    memory = tuple(f"optimizer.{name}." for name in expected)
+    for name, tensor in expected.items():
+        if name not in saved:
+            raise StateError(f"{path} does not fit: expected a tensor {name!r}, found none")
+        if saved[name].shape != tensor.shape:
+            raise StateError(
+                f"{path} does not fit: expected {name!r} of shape {list(tensor.shape)}, got"
+                f" {list(saved[name].shape)}"
+            )
+    surplus = [name for name in saved if name not in expected and not name.startswith(memory)]
+    if surplus:
+        raise StateError(
+            f"{path} does not fit: {surplus[0]!r} and {len(surplus) - 1} more are not adapted here;"
+            " was it saved by another method or scope?"
+        )

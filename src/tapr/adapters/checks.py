@@ -1,0 +1,64 @@
+"""Sentences for images that cannot be right, before anything has moved."""
+
+import torch
+from torch import Tensor, nn
+
+from tapr.errors import InputError
+
+
+def check_images(images: Tensor, model: nn.Module) -> Tensor:
+    """Refuse what is not a float batch [B, C, H, W] in [0, 1] on the model's device."""
+    if torch.is_inference_mode_enabled():
+        raise InputError(
+            "expected a call outside torch.inference_mode(), which forbids the gradients that"
+            " adaptation needs; torch.no_grad() is fine"
+        )
+    if not isinstance(images, Tensor):
+        raise InputError(f"expected images as a torch.Tensor, got {type(images).__name__}")
+    if images.ndim != 4:
+        raise InputError(
+            f"expected images of shape [B, C, H, W], got {list(images.shape)}"
+            + ("; add a batch axis: images[None]" if images.ndim == 3 else "")
+        )
+    if not images.is_floating_point():
+        raise InputError(
+            f"expected float images in [0, 1], got {images.dtype}; divide by 255: images / 255"
+        )
+    parameter = next(model.parameters(), None)
+    if parameter is not None and parameter.device != images.device:
+        raise InputError(
+            f"expected images on {parameter.device}, where the model is, got {images.device}"
+        )
+    if images.numel():
+        _check_range(images)
+    return images.clone() if images.is_inference() else images.detach()
+
+
+def _check_range(images: Tensor) -> None:
+    low, high = (value.item() for value in images.aminmax())
+    if not (low >= float("-inf") and high < float("inf") and low > float("-inf")):
+        bad = int((~torch.isfinite(images)).flatten(1).any(1).sum())
+        raise InputError(f"expected finite images, got NaN or infinity in {bad} of {len(images)}")
+    if high > 1 and low >= 0:
+        hint = "; divide by 255" if high > 2 else ""
+        raise InputError(f"expected images in [0, 1], got maximum {high:g}{hint}")
+    if low < 0:
+        raise InputError(
+            f"expected images in [0, 1], got minimum {low:g}; if they are normalised already, make"
+            " the normalisation the first layer of the model"
+        )
+
+
+def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:
+    """Turn a failure inside the model into a sentence, where the images are to blame."""
+    if "more than 1 value per channel" in str(error):
+        raise InputError(
+            f"a batch of {len(images)} gives a BatchNorm layer one value per channel, whose own"
+            " statistics are undefined: expected a larger batch, or statistics='blend'"
+        ) from error
+    first = next((layer for layer in model.modules() if isinstance(layer, nn.Conv2d)), None)
+    if first is not None and first.in_channels != images.shape[1]:
+        raise InputError(
+            f"expected images with {first.in_channels} channels, which the model's first"
+            f" convolution takes, got {images.shape[1]}"
+        ) from error

@@ -1,0 +1,174 @@
+"""Views -> model -> objective -> step -> logits: the loop of every gradient method, once."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tapr.adapters.base import Adapter, Passes
+from tapr.augment import Views
+from tapr.errors import InputError, ModelError
+from tapr.models.norm import BatchNorms, Statistics
+from tapr.models.scope import Scope, everything
+from tapr.models.state import all_finite, restore
+from tapr.objectives import Objective
+from tapr.registry import Registry
+from tapr.types import Loss, Prediction
+
+Predict = Literal["before", "after"]
+PREDICTS = Registry("predict", {name: name for name in get_args(Predict)})
+
+
+class Schedule(NamedTuple):
+    """How often a batch drives a step, and which forward is its prediction."""
+
+    steps: int = 1
+    episodic: bool = False  # start every batch from the source model
+    predict: Predict = (
+        "after"  # from the first adapting forward, or a fresh one after the last step
+    )
+    redraw: bool = False  # draw new views for each step, or once per batch
+
+    def check(self) -> None:
+        """Refuse values outside their range."""
+        PREDICTS[self.predict]
+        if self.steps < 1:
+            raise InputError(f"expected at least 1 step, got {self.steps}")
+
+
+class GradientAdapter(Adapter):
+    """Moves the parameters in scope down the gradient of an objective that needs no labels.
+
+    `optimizing` makes the optimiser from the parameters: `partial(torch.optim.Adam, lr=1e-3)`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        optimizing: Callable[[Iterable[nn.Parameter]], Optimizer],
+        *,
+        views: Views | None = None,
+        scope: Scope | None = None,
+        statistics: Statistics | None = None,
+        schedule: Schedule | None = None,
+        max_grad_norm: float | None = None,
+        **options: Any,
+    ) -> None:
+        schedule = schedule or Schedule()
+        schedule.check()
+        if max_grad_norm is not None and not max_grad_norm > 0:
+            raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm}")
+        super().__init__(model, scope=scope or everything(model), **options)
+        self.schedule = schedule
+        self.objective = objective
+        self.views = views
+        self.norms = BatchNorms(self.model, statistics or Statistics("batch"))
+        self.max_grad_norm = max_grad_norm
+        self.moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
+        self.optimizer = optimizing(self.moving.values())
+        images = schedule.steps * (1 + (views.count if views else 0))
+        self.passes = Passes(images + (schedule.predict == "after"), images)
+
+    def adapt(self, images: Tensor) -> Prediction:
+        """Take the schedule's steps on the images' views, then predict the images."""
+        if self.schedule.episodic:
+            assert self._source is not None
+            self.put(self._source)
+            self.mark()
+        taken, refused = 0, 0
+        logits: Tensor | None = None
+        views = self._draw(images)
+        for step in range(self.schedule.steps):
+            if step:
+                self.mark()
+                views = self._draw(images) if self.schedule.redraw else views
+            with torch.enable_grad():
+                view_logits = self._forward(views, len(images))
+                loss = self.objective(view_logits)
+                trouble = self._step(loss)
+            if logits is None and self.schedule.predict == "before":
+                logits = view_logits[0].detach()
+            if trouble:
+                self.refuse(trouble)
+                refused += 1
+                break  # the same batch would only do it again
+            taken += int(loss.keep.any())
+        if logits is None:
+            with torch.no_grad(), self.norms.predicting():
+                logits = self.logits(images)
+        return _summarise(logits, loss, taken, refused)
+
+    def live(self) -> dict[str, Tensor]:
+        """Parameters, buffers, and the optimiser's memory."""
+        memory = {
+            f"optimizer.{name}.{key}": value
+            for name, parameter in self.moving.items()
+            for key, value in self.optimizer.state.get(parameter, {}).items()
+            if isinstance(value, Tensor)
+        }
+        return {**super().live(), **memory}
+
+    def put(self, saved: Mapping[str, Tensor]) -> None:
+        """Put back parameters and buffers, and make the optimiser's memory what it was."""
+        restore(super().live(), saved)
+        self.optimizer.state.clear()
+        for entry, value in saved.items():
+            if entry.startswith("optimizer."):
+                name, _, key = entry.removeprefix("optimizer.").rpartition(".")
+                parameter = self.moving[name]
+                place = (
+                    value.device if key == "step" else parameter.device
+                )  # Adam counts on the CPU
+                self.optimizer.state[parameter][key] = value.to(place, copy=True)
+
+    def _draw(self, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.views(images, self.generator) if self.views else images
+
+    def _forward(self, views: Tensor, images: int) -> Tensor:
+        """Logits of all views from one forward, [V, B, K]."""
+        count = len(views) // images
+        with self.norms.adapting(count):
+            return self.logits(views).view(count, images, -1)
+
+    def _step(self, loss: Loss) -> str | None:
+        """Step down the mean loss of the images kept, or say why not."""
+        if not loss.keep.any():
+            return None
+        total = _mean(loss.per_image, loss.keep)
+        if not total.requires_grad:
+            raise ModelError(
+                "expected the loss to depend on the parameters in scope, and it does not; does the"
+                " model's forward run under no_grad, or detach?"
+            )
+        if not torch.isfinite(total):
+            return "the loss is not finite"
+        self.optimizer.zero_grad()
+        total.backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad for p in self.moving.values() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if not torch.isfinite(norm):
+            self.optimizer.zero_grad()
+            return "the gradient is not finite"
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grads_with_norm_(self.moving.values(), self.max_grad_norm, norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if not all_finite([*self.moving.values(), *self.norms.buffers()]):
+            return "a parameter or a statistic is not finite after it"
+        return None
+
+
+def _mean(values: Tensor, keep: Tensor) -> Tensor:
+    return torch.where(keep, values, 0).sum() / keep.sum()
+
+
+def _summarise(logits: Tensor, loss: Loss, taken: int, refused: int) -> Prediction:
+    kept = int(loss.keep.sum())
+    if not kept:
+        return Prediction(logits, None, {}, taken, 0, refused)
+    terms = {name: _mean(term, loss.keep).item() for name, term in loss.terms.items()}
+    return Prediction(logits, _mean(loss.per_image, loss.keep).item(), terms, taken, kept, refused)

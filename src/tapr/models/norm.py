@@ -1,0 +1,180 @@
+"""Whose statistics batch normalisation uses, and which images feed them.
+
+Two kinds of forward exist. In an *adapting* forward all views of a batch stand behind one another
+and are normalised by their joint statistics (under `source` and `blend`: by those). In a
+*predicting* forward only the untouched images are there, and `use` says whose statistics they meet:
+
+| use          | statistics at prediction                                              |
+|--------------|-----------------------------------------------------------------------|
+| `source`     | the stored ones, never moved                                          |
+| `batch`      | the images' own                                                       |
+| `running`    | the stored ones, moved by `momentum` at every adapting forward        |
+| `cumulative` | the mean over the stream so far, one entry for every adapting forward |
+| `blend`      | (prior x stored + n x own) / (prior + n) for n images                 |
+
+`feed` says which images of an adapting forward give these statistics: all `views`, or only the
+`untouched` ones. Layers that keep no running statistics always use the images' own.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tapr.errors import InputError, ModelError
+from tapr.registry import Registry
+
+Use = Literal["source", "batch", "running", "cumulative", "blend"]
+Feed = Literal["views", "untouched"]
+USES = Registry("statistics", {use: use for use in get_args(Use)})
+FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
+
+
+class Statistics(NamedTuple):
+    """A policy: see the module's table."""
+
+    use: Use = "batch"
+    feed: Feed = "views"
+    momentum: float = 0.1
+    prior: float = 16.0
+
+    @property
+    def moves(self) -> bool:
+        """Are the stored statistics fed?"""
+        return self.use in ("running", "cumulative")
+
+    def check(self) -> None:
+        """Refuse names nobody knows and numbers outside their range."""
+        USES[self.use], FEEDS[self.feed]
+        if not 0 < self.momentum <= 1:
+            raise InputError(f"expected statistics momentum in (0, 1], got {self.momentum}")
+        if not 0 <= self.prior < float("inf"):
+            raise InputError(f"expected a prior strength of 0 or more, got {self.prior}")
+
+
+class BatchNorms:
+    """The batch-norm layers of a model under one policy; the layers stay what they are."""
+
+    def __init__(self, model: nn.Module, statistics: Statistics) -> None:
+        statistics.check()
+        self.statistics = statistics
+        self.layers: list[Any] = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+        self.tracking = [layer for layer in self.layers if layer.running_mean is not None]
+        if statistics.use == "cumulative":
+            for layer in self.tracking:
+                layer.num_batches_tracked.zero_()
+
+    def require(self) -> None:
+        """Refuse a model without batch normalisation."""
+        if not self.layers:
+            raise ModelError(
+                "expected a model with BatchNorm layers, whose statistics this method re-estimates,"
+                " and found none; 'tent' and 'pest' adapt models with other or no normalisation"
+            )
+
+    def buffers(self) -> list[Tensor]:
+        """The stored statistics of all layers."""
+        return [tensor for m in self.tracking for tensor in (m.running_mean, m.running_var)]
+
+    @contextmanager
+    def adapting(self, views: int) -> Iterator[None]:
+        """Normalise a forward of `views` views behind one another, and feed the statistics."""
+        use, feed, momentum, _ = self.statistics
+        apart = views > 1 and feed == "untouched"
+        share = views if apart else 1
+        with ExitStack() as stack:
+            if use in ("source", "blend"):
+                stack.enter_context(_mode(self.layers, training=False))
+            elif self.statistics.moves and not apart:
+                # Momentum None is torch's own cumulative mean.
+                rate = None if use == "cumulative" else momentum
+                stack.enter_context(_mode(self.layers, training=True, momentum=rate))
+            else:
+                stack.enter_context(_mode(self.layers, training=True, track_running_stats=False))
+            if use == "blend":
+                stack.enter_context(_hooks(self.tracking, self._blend(share)))
+            elif self.statistics.moves and apart:
+                stack.enter_context(_hooks(self.tracking, self._feed(share)))
+            yield
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Normalise a forward of the untouched images; nothing moves."""
+        with ExitStack() as stack:
+            if self.statistics.use == "batch":
+                stack.enter_context(_mode(self.layers, training=True, track_running_stats=False))
+            if self.statistics.use == "blend":
+                stack.enter_context(_hooks(self.tracking, self._blend(1)))
+            yield
+
+    def _feed(self, views: int) -> Callable[..., None]:
+        """A pre-hook that moves a layer's stored statistics by the untouched images alone."""
+
+        @torch.no_grad()
+        def hook(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+            mean, variance = _moments(inputs[0][: len(inputs[0]) // views], correction=1)
+            layer.num_batches_tracked += 1
+            weight = self.statistics.momentum
+            if self.statistics.use == "cumulative":
+                weight = 1 / int(layer.num_batches_tracked)
+            layer.running_mean.lerp_(mean.to(layer.running_mean), weight)
+            layer.running_var.lerp_(variance.to(layer.running_var), weight)
+
+        return hook
+
+    def _blend(self, views: int) -> Callable[..., tuple[Tensor, ...]]:
+        """A pre-hook that makes a layer in evaluation mode normalise by the blend.
+
+        It moves the input so that the layer's arithmetic with its stored statistics comes to a
+        normalisation by the blended ones: differentiable, and the rest of the layer stays its own.
+        """
+
+        def hook(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            x = inputs[0]
+            own = x[: len(x) // views]
+            mean, variance = _moments(own, correction=0)
+            weight = len(own) / (len(own) + self.statistics.prior)
+            blended_mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
+            blended_variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
+            scale = ((layer.running_var + layer.eps) / (blended_variance + layer.eps)).sqrt()
+            shift = layer.running_mean - blended_mean * scale
+            shape = (1, -1) + (1,) * (x.ndim - 2)
+            return (x * scale.to(x).view(shape) + shift.to(x).view(shape), *inputs[1:])
+
+        return hook
+
+
+def _moments(x: Tensor, correction: int) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel, over images and positions."""
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    if correction and x.numel() // x.shape[1] < 2:
+        raise ValueError("expected more than 1 value per channel")  # as the layer itself does
+    variance, mean = torch.var_mean(x, axes, correction=correction)
+    return mean, variance
+
+
+@contextmanager
+def _mode(layers: list[Any], **settings: object) -> Iterator[None]:
+    """Set attributes of the layers, and put their own back afterwards."""
+    before = [{name: getattr(layer, name) for name in settings} for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer).update(settings)
+        yield
+    finally:
+        for layer, own in zip(layers, before, strict=True):
+            vars(layer).update(own)
+
+
+@contextmanager
+def _hooks(layers: list[Any], hook: Callable[..., Any]) -> Iterator[None]:
+    """Run `hook` before each of the layers."""
+    handles = [layer.register_forward_pre_hook(hook) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

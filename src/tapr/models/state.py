@@ -1,0 +1,82 @@
+"""Copies of tensors: taken, put back in place, written to disk and read without running code."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tapr.errors import StateError
+from tapr.files import atomic
+
+Tensors = Mapping[str, Tensor]
+FORMAT = "tapr-state-1"
+
+
+def snapshot(live: Tensors, storage: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """Copies of the live tensors, in the memory of `storage` where that fits."""
+    storage = storage or {}
+    copies = {}
+    for name, tensor in live.items():
+        old = storage.get(name)
+        if old is not None and (old.shape, old.dtype, old.device) == (
+            tensor.shape,
+            tensor.dtype,
+            tensor.device,
+        ):
+            copies[name] = old.copy_(tensor.detach())
+        else:
+            copies[name] = tensor.detach().clone()
+    return copies
+
+
+@torch.no_grad()
+def restore(live: Tensors, saved: Tensors) -> None:
+    """Put the saved values back into the live tensors, in place and bit for bit."""
+    for name, tensor in live.items():
+        tensor.copy_(saved[name])
+
+
+def all_finite(tensors: list[Tensor]) -> bool:
+    """Is every value of every tensor finite? One look at the device for all of them.
+
+    >>> all_finite([torch.ones(2), torch.tensor([1.0, float("nan")])])
+    False
+    """
+    return bool(torch.isfinite(torch.nn.utils.get_total_norm(tensors, float("inf"))))
+
+
+def fingerprint(tensors: Tensors) -> str:
+    """A hash of names, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write(path: Path | str, tensors: Tensors, metadata: Mapping[str, object]) -> None:
+    """Write tensors and metadata as one safetensors file, whole or not at all."""
+    copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with atomic(path) as part:
+        save_file(copies, part, {"format": FORMAT, "tapr": json.dumps(metadata)})
+
+
+def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Read what `write` wrote: tensors and metadata."""
+    if not Path(path).is_file():
+        raise StateError(f"expected a saved state at {path}, found no file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise StateError(f"{path} is a safetensors file, but not a state saved by tapr")
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}, json.loads(header["tapr"])
+    except (SafetensorError, OSError, ValueError) as error:
+        raise StateError(f"{path} is truncated or not a state saved by tapr: {error}") from error

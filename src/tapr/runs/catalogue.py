@@ -1,0 +1,254 @@
+"""Names and numbers in, objects out: the only place where a string becomes an adapter.
+
+A method is a builder and its presets; a preset is a table of options. The effective options travel
+with the adapter as `adapter.recipe`, into saved states and records.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from tapr.adapters import Adapter, GradientAdapter, Norm, Schedule, Source
+from tapr.augment import AUGMENTATIONS, Augmentation, Views
+from tapr.errors import InputError, StateError, UnknownNameError
+from tapr.models import state
+from tapr.models.norm import Statistics
+from tapr.models.scope import SCOPES, Scope
+from tapr.objectives import CONSISTENCIES, Entropy, Objective, Weighted
+from tapr.registry import Registry, suggest
+
+Options = Mapping[str, Any]
+
+STATISTICS: Options = {"statistics": "batch", "statistics_momentum": 0.1, "prior": 16.0}
+GRADIENT: Options = {
+    **STATISTICS,
+    "feed": "views",
+    "optimizer": "sgd",
+    "lr": 1e-4,
+    "momentum": 0.9,  # of SGD; the first beta of Adam
+    "weight_decay": 5e-4,
+    "scope": "all",
+    "steps": 5,
+    "episodic": False,
+    "predict": "after",
+    "redraw": False,
+    "entropy_weight": 1.0,
+    "max_grad_norm": None,
+}
+TENT: Options = {
+    **GRADIENT,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.0,
+    "scope": "norm",
+    "steps": 1,
+    "predict": "before",
+}
+PEST: Options = {
+    **GRADIENT,
+    "statistics": "running",
+    "augmentation": "augmix",
+    "views": 2,
+    "consistency": "jensen_shannon",
+    "consistency_weight": 1.0,
+}
+RELEASED: Options = {"consistency": "summed_kl", "augmentation": "augmix-released"}
+
+# Option -> smallest and largest value it may have.
+RANGES: Mapping[str, tuple[float, float]] = {
+    "lr": (0, math.inf),
+    "momentum": (0, 1),
+    "weight_decay": (0, math.inf),
+    "consistency_weight": (0, math.inf),
+    "entropy_weight": (0, math.inf),
+    "steps": (1, math.inf),
+    "views": (0, math.inf),
+}
+
+
+class Method(NamedTuple):
+    """How a method is built, and its protocols by name."""
+
+    build: Callable[..., Adapter]
+    presets: Registry[Options]
+
+
+def adapt(
+    model: nn.Module,
+    method: str = "pest",
+    *,
+    preset: str = "paper",
+    seed: int = 0,
+    inplace: bool = False,
+    **options: Any,
+) -> Adapter:
+    """Wrap a classifier so that it adapts while it predicts: call the result like the model.
+
+    The model is copied, unless `inplace`. The options and their defaults are the preset's:
+    `tapr.presets("pest")` shows them.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
+    >>> adapter = adapt(model, steps=1)
+    >>> adapter(torch.rand(2, 3, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+    chosen = METHODS[method]
+    effective = {**chosen.presets[preset]}
+    for name, value in options.items():
+        if name not in effective:
+            known = [*effective, "preset", "seed", "inplace"]
+            raise UnknownNameError(
+                f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
+            )
+        effective[name] = value
+    _check_numbers(effective)
+    adapter = chosen.build(model, effective, seed=seed, inplace=inplace)
+    adapter.recipe = {
+        "method": method,
+        "preset": preset,
+        "seed": seed,
+        **{name: _recorded(value) for name, value in effective.items()},
+    }
+    return adapter
+
+
+def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
+    """Go on from a saved state, on the same source model.
+
+    Options that were objects of your own (an augmentation, a scope) have to be passed again.
+    """
+    _, metadata = state.read(path)
+    recipe = metadata.get("recipe")
+    if not isinstance(recipe, dict) or "method" not in recipe:
+        raise StateError(
+            f"{path} was saved by an adapter that tapr.adapt did not make; make it again yourself,"
+            " then adapter.load(path)"
+        )
+    missing = [name for name, value in recipe.items() if _is_own(value) and name not in own]
+    if missing:
+        raise StateError(
+            f"{path} was saved with {missing[0]}={recipe[missing[0]]}, an object of your own; pass"
+            f" it again: tapr.load(path, model, {missing[0]}=...)"
+        )
+    return adapt(model, **{**recipe, **own}).load(path)
+
+
+def presets(method: str) -> Mapping[str, Options]:
+    """The protocols of a method by name, each with all its options.
+
+    >>> presets("pest")["paper"]["steps"]
+    5
+    """
+    return METHODS[method].presets
+
+
+def _source(model: nn.Module, options: Options, **common: Any) -> Adapter:
+    return Source(model, **common)
+
+
+def _norm(model: nn.Module, options: Options, **common: Any) -> Adapter:
+    return Norm(model, statistics=_statistics(options), **common)
+
+
+def _gradient(model: nn.Module, options: Options, **common: Any) -> Adapter:
+    """Tent, PEST and what lies between: they differ in their options alone."""
+    return GradientAdapter(
+        model,
+        _objective(options),
+        _optimizing(options),
+        views=_views(options),
+        scope=_scope(model, options["scope"]),
+        statistics=_statistics(options),
+        schedule=Schedule(*(options[name] for name in Schedule._fields)),
+        max_grad_norm=options["max_grad_norm"],
+        **common,
+    )
+
+
+def _objective(options: Options) -> Objective:
+    weights = {"consistency": options.get("consistency_weight", 0.0)}
+    weights["entropy"] = options["entropy_weight"]
+    if weights["consistency"] and not options["views"]:
+        raise InputError("expected views >= 1 for a consistency between views, got 0")
+    parts: list[tuple[float, Objective]] = []
+    if weights["consistency"]:
+        parts.append((weights["consistency"], CONSISTENCIES[options["consistency"]]()))
+    if weights["entropy"]:
+        parts.append((weights["entropy"], Entropy()))
+    return Weighted(parts)
+
+
+def _optimizing(options: Options) -> Callable[..., torch.optim.Optimizer]:
+    common = {"lr": options["lr"], "weight_decay": options["weight_decay"]}
+    momentum = options["momentum"]
+    optimizers: Registry[Callable[..., torch.optim.Optimizer]] = Registry(
+        "optimizer",
+        {
+            "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
+            "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
+        },
+    )
+    return optimizers[options["optimizer"]]
+
+
+def _views(options: Options) -> Views | None:
+    if not options.get("views"):
+        return None
+    augmentation = options["augmentation"]
+    if not isinstance(augmentation, Augmentation):
+        augmentation = AUGMENTATIONS[augmentation]()
+    return Views(augmentation, options["views"])
+
+
+def _scope(model: nn.Module, scope: str | Scope) -> Scope:
+    return SCOPES[scope](model) if isinstance(scope, str) else scope
+
+
+def _statistics(options: Options) -> Statistics:
+    return Statistics(
+        options["statistics"],
+        options.get("feed", "views"),
+        options["statistics_momentum"],
+        options["prior"],
+    )
+
+
+def _check_numbers(options: Options) -> None:
+    for name, (low, high) in RANGES.items():
+        value = options.get(name, low)
+        if not isinstance(value, int | float) or not low <= value <= high or value == math.inf:
+            raise InputError(f"expected {name} between {low} and {high}, got {value!r}")
+
+
+def _recorded(value: object) -> object:
+    plain = value is None or isinstance(value, str | int | float | bool)
+    return value if plain else f"own:{type(value).__name__}"
+
+
+def _is_own(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("own:")
+
+
+def _one(options: Options) -> Registry[Options]:
+    return Registry("preset", {"paper": options})
+
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    {
+        "source": Method(_source, _one({})),
+        "norm": Method(_norm, _one(STATISTICS)),
+        "tent": Method(
+            _gradient,
+            Registry("preset", {"paper": TENT, "released": {**TENT, "predict": "after"}}),
+        ),
+        "pest": Method(
+            _gradient, Registry("preset", {"paper": PEST, "released": {**PEST, **RELEASED}})
+        ),
+    },
+)
