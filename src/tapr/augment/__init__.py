@@ -2,12 +2,25 @@
 
 from collections.abc import Callable
 
+from tapr.augment import ops
+from tapr.augment.augmix import AugMix, AugMixParams
 from tapr.augment.base import Augmentation, Identity
+from tapr.augment.randaugment import RandAugment, RandAugmentParams
 from tapr.augment.views import Views
 from tapr.registry import Registry
 
 AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(
-    "augmentation", {"identity": Identity}
+    "augmentation", {"augmix": AugMix, "identity": Identity, "randaugment": RandAugment}
 )
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "Identity", "Views"]
+__all__ = [
+    "AUGMENTATIONS",
+    "AugMix",
+    "AugMixParams",
+    "Augmentation",
+    "Identity",
+    "RandAugment",
+    "RandAugmentParams",
+    "Views",
+    "ops",
+]

@@ -1,0 +1,157 @@
+"""AugMix: chains of ops side by side, mixed with each other and with the untouched image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tapr.augment import levels
+from tapr.augment.arguments import LONGEST, between, positive, whole
+from tapr.augment.base import Augmentation
+from tapr.augment.grouped import IDENTITY, Draw, apply, caption
+from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
+from tapr.registry import Registry
+
+HIGHEST = 10
+LOWEST = 0.1
+LISTS = Registry(
+    "list of ops",
+    {
+        "paper": PAPER,
+        "released": (
+            *("autocontrast", "equalize", "posterize", "rotate", "solarize"),
+            *("shear_x", "shear_y", "translate_x", "translate_y"),
+        ),
+    },
+)
+_BOTH = NO_LEVEL | {
+    **along("shear", SHEAR),
+    **along("translate", Range(0, 1 / 3, signed=True, whole=True, relative=True)),
+    "rotate": Range(0, 30, signed=True, whole=True),
+    "solarize": Range(256, 0, whole=True),
+}
+SCALES = Registry(
+    "scale",
+    {
+        "released": _BOTH | enhancements(Range(0.1, 1.9)) | {"posterize": Range(4, 0, whole=True)},
+        "centred": _BOTH
+        | enhancements(Range(1, 1.9, signed=True))
+        | {"posterize": Range(8, 4, whole=True)},
+    },
+)
+
+
+class AugMixParams(NamedTuple):
+    """What was drawn for each image; `_asdict()` is ready for `torch.save`."""
+
+    op: Tensor  # [B, width, depth] int64, places in `tapr.augment.ops.NAMES`
+    level: Tensor  # [B, width, depth] float64, 0.1 to severity
+    value: Tensor  # [B, width, depth] float64, the op's parameter in its own unit
+    length: Tensor  # [B, width] int64: how many of the ops are applied
+    weight: Tensor  # [B, width] float64, the chains' parts of the mix
+    keep: Tensor  # [B] float64, the untouched image's part of the result
+
+
+class AugMix(Augmentation):
+    """Mixes every image with the mix of `width` chains of 1 to `depth` ops, each drawn for it.
+
+    Levels are uniform from 0.1 to `severity` of 10. `ops` is the name of a list ("paper",
+    "released") or a sequence of names; with `fixed` every chain has exactly `depth` ops.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> AugMix(width=3)(torch.rand(4, 3, 32, 32, generator=generator), generator).shape
+    torch.Size([4, 3, 32, 32])
+    """
+
+    def __init__(
+        self,
+        severity: float = 2,
+        width: int = 1,
+        depth: int = 3,
+        alpha: float = 1.0,
+        scale: str = "released",
+        ops: str | Sequence[str] = "paper",
+        fixed: bool = False,
+    ) -> None:
+        super().__init__()
+        self.severity = between("severity", severity, LOWEST, HIGHEST)
+        self.width = whole("width", width, 1, LONGEST)
+        self.depth = whole("depth", depth, 1, LONGEST)
+        self.alpha = positive("alpha", alpha)
+        self.scale, self.ops, self.fixed = scale, ops, fixed
+        self._scale = Scale(SCALES[scale])
+        self._places = self._scale.places(LISTS[ops] if isinstance(ops, str) else ops)
+
+    @classmethod
+    def released(cls) -> AugMix:
+        """As the paper's authors ran it: 9 ops, three chains of three, severity 1."""
+        return cls(severity=1, width=3, depth=3, ops="released", fixed=True)
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> AugMixParams:
+        """Draw the chains and the weights of the mixture for a batch of this shape."""
+        count, size = shape[0], (shape[0], self.width, self.depth)
+        op = self._places[torch.randint(len(self._places), size, generator=generator)]
+        level = torch.rand(size, generator=generator, dtype=torch.float64)
+        level = LOWEST + (self.severity - LOWEST) * level
+        value = self._scale.values(op, level / HIGHEST, shape, generator)
+        shortest = self.depth if self.fixed else 1
+        length = torch.randint(shortest, self.depth + 1, size[:2], generator=generator)
+        weight = self._dirichlet((count, self.width), generator)
+        keep = self._dirichlet((count, 2), generator)[:, 0]  # Beta(alpha, alpha)
+        return AugMixParams(op, level, value, length, weight, keep)
+
+    def _dirichlet(self, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+        # Gamma(a) = Gamma(a + 1) U^(1/a), in logarithms: no underflow however small alpha is.
+        shape = torch.full(size, self.alpha + 1, dtype=torch.float64)
+        gamma = torch._standard_gamma(shape, generator=generator)
+        uniform = torch.rand(size, generator=generator, dtype=torch.float64)
+        return (gamma.log() + (1 - uniform).log() / self.alpha).softmax(dim=1)
+
+    def transform(self, images: Tensor, params: AugMixParams) -> Tensor:
+        """Run the drawn chains and mix."""
+        levels.check(images)
+        start = levels.to_levels(images)
+        kind = torch.float32 if images.dtype == torch.uint8 else images.dtype
+        keep = params.keep
+        mixed = images.to(kind) * _pixelwise(keep, images, kind)
+        unit = 1 if images.dtype == torch.uint8 else 255
+        for chain in range(params.op.shape[1]):
+            part = (1 - keep) * params.weight[:, chain] / unit
+            ends = self._run(start, params, chain)
+            mixed.addcmul_(ends.to(kind), _pixelwise(part, images, kind))
+        if images.dtype == torch.uint8:
+            return mixed.add_(0.5).byte()
+        return mixed.clamp_(0, 1)
+
+    def _run(self, images: Tensor, params: AugMixParams, chain: int) -> Tensor:
+        nowhere = torch.zeros(len(images), 2, dtype=torch.float64)
+        for step in range(params.op.shape[2]):
+            running = params.length[:, chain] > step
+            op = torch.where(running, params.op[:, chain, step], IDENTITY)
+            images = apply(images, Draw(op, params.value[:, chain, step], nowhere), "bilinear")
+        return images
+
+    def describe(self, params: AugMixParams) -> list[str]:
+        """The chains with their parameters and weights, one caption per image."""
+        captions = []
+        for image, keep in enumerate(params.keep.tolist()):
+            lines = [f"{keep:.0%} untouched"]
+            for chain, length in enumerate(params.length[image].tolist()):
+                steps = params.op[image, chain, :length], params.value[image, chain, :length]
+                names = map(caption, *(step.tolist() for step in steps))
+                part = (1 - keep) * params.weight[image, chain].item()
+                lines.append(f"{part:.0%} " + ", ".join(names))
+            captions.append("\n".join(lines))
+        return captions
+
+    def extra_repr(self) -> str:
+        """The arguments, for `repr`."""
+        names = ("severity", "width", "depth", "alpha", "scale", "ops", "fixed")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+def _pixelwise(values: Tensor, images: Tensor, dtype: torch.dtype) -> Tensor:
+    return values.to(images.device, dtype).view(-1, 1, 1, 1)
