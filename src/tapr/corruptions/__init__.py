@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.corruptions import noise
+from tapr.corruptions import blur, digital, noise, weather
 from tapr.corruptions.common import Bytes, Draws, Level
 from tapr.corruptions.parallel import in_chunks
 from tapr.errors import InputError
@@ -42,7 +42,22 @@ CORRUPTIONS: Registry[Callable[[Bytes, Level, Draws], Bytes]] = Registry(
         "gaussian_noise": noise.gaussian_noise,
         "shot_noise": noise.shot_noise,
         "impulse_noise": noise.impulse_noise,
+        "defocus_blur": blur.defocus_blur,
+        "glass_blur": blur.glass_blur,
+        "motion_blur": blur.motion_blur,
+        "zoom_blur": blur.zoom_blur,
+        "snow": weather.snow,
+        "frost": weather.frost,
+        "fog": weather.fog,
+        "brightness": weather.brightness,
+        "contrast": digital.contrast,
+        "elastic_transform": digital.elastic_transform,
+        "pixelate": digital.pixelate,
+        "jpeg_compression": digital.jpeg_compression,
         "speckle_noise": noise.speckle_noise,
+        "gaussian_blur": blur.gaussian_blur,
+        "spatter": weather.spatter,
+        "saturate": digital.saturate,
     },
 )
 

@@ -1,6 +1,6 @@
 """What the corruptions share: levels, a stream of draws for every image, and pixel values."""
 
-from functools import cached_property
+from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -23,46 +23,50 @@ class Level(NamedTuple):
 
 
 class Draws:
-    """One stream of randomness for every image, which depends on nothing but its key and number."""
+    """Randomness for a batch: an image's draws depend on nothing but the key and its number."""
 
     def __init__(self, key: int, indices: NDArray[np.int64]) -> None:
-        self._key = key
+        self._bits = np.random.Philox(key=key)
+        self._generator = np.random.Generator(self._bits)
         self._indices = indices
+        self._draw = 0
 
-    @cached_property
-    def _generators(self) -> list[np.random.Generator]:
-        return [
-            np.random.Generator(np.random.Philox(key=[self._key, index]))
-            for index in self._indices.tolist()
-        ]
+    def _each(self) -> Iterator[np.random.Generator]:
+        """The generator, moved for each image to a stretch that no other image or draw reaches."""
+        self._draw += 1
+        state = np.random.Philox(key=0).state | {"state": self._bits.state["state"]}
+        for index in self._indices.tolist():
+            state["state"]["counter"][:] = 0, 0, self._draw, index
+            self._bits.state = state
+            yield self._generator
 
     def normal(self, *shape: int) -> Floats:
         """Standard normal values [N, *shape]."""
         drawn = np.empty((len(self._indices), *shape), np.float32)
-        for generator, row in zip(self._generators, drawn, strict=True):
+        for row, generator in zip(drawn, self._each(), strict=True):
             generator.standard_normal(out=row, dtype=np.float32)
         return drawn
 
     def uniform(self, low: float, high: float, *shape: int) -> Floats:
         """Values [N, *shape] even in [low, high)."""
         drawn = np.empty((len(self._indices), *shape), np.float32)
-        for generator, row in zip(self._generators, drawn.reshape(len(drawn), -1), strict=True):
+        for row, generator in zip(drawn.reshape(len(drawn), -1), self._each(), strict=True):
             generator.random(out=row, dtype=np.float32)
         drawn *= high - low
         drawn += low
         return drawn
 
-    def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int8]:
-        """Small whole numbers [N, *shape] even in low .. high - 1."""
-        drawn = np.empty((len(self._indices), *shape), np.int8)
-        for generator, row in zip(self._generators, drawn, strict=True):
-            row[...] = generator.integers(low, high, shape, dtype=np.int8)
+    def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int16]:
+        """Whole numbers [N, *shape] even in low .. high - 1."""
+        drawn = np.empty((len(self._indices), *shape), np.int16)
+        for row, generator in zip(drawn, self._each(), strict=True):
+            row[...] = generator.integers(low, high, shape, dtype=np.int16)
         return drawn
 
     def poisson(self, rates: Floats) -> Floats:
         """A Poisson count for every rate [N, ...]."""
         drawn = np.empty_like(rates)
-        for generator, row, rate in zip(self._generators, drawn, rates, strict=True):
+        for row, rate, generator in zip(drawn, rates, self._each(), strict=True):
             row[...] = generator.poisson(rate)
         return drawn
 
