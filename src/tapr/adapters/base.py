@@ -35,7 +35,7 @@ class Adapter(nn.Module, ABC):
     `reset`, `save` and the guard follow from that.
     """
 
-    refused: Tensor
+    refusals: Tensor
     passes = Passes(forward=1, backward=0)
 
     def __init__(
@@ -50,10 +50,15 @@ class Adapter(nn.Module, ABC):
             parameter.requires_grad_(name in moving)
         self.model.eval()
         self.generator = rng.generator(seed, "views")
-        self.register_buffer("refused", torch.tensor(0))
+        self.register_buffer("refusals", torch.tensor(0))
         self.recipe: Mapping[str, object] = {}
         self._source: dict[str, Tensor] | None = None
         self._mark: dict[str, Tensor] = {}
+
+    @property
+    def refused(self) -> int:
+        """Steps refused by the guard since the start or the last reset."""
+        return int(self.refusals)
 
     @abstractmethod
     def adapt(self, images: Tensor) -> Prediction:
@@ -63,10 +68,12 @@ class Adapter(nn.Module, ABC):
     def predict(self, images: Tensor) -> Prediction:
         """Adapt on the images and predict them. An error leaves the adapter as it was."""
         images = check_images(images, self.model)
+        self.model.eval()
         self._remember_source()
         if len(images) == 0:
-            classes = self.logits(images.new_zeros(1, *images.shape[1:])).shape[1]
-            return Prediction(images.new_zeros(0, classes), None, {}, 0, 0, 0)
+            with torch.no_grad():
+                logits = self.logits(images.new_zeros(1, *images.shape[1:]))[:0]
+            return Prediction(logits, None, {}, steps=0, kept=0, refused=0)
         drawn = self.generator.get_state()
         self.mark()
         try:
@@ -120,7 +127,7 @@ class Adapter(nn.Module, ABC):
     def refuse(self, why: str) -> None:
         """Take back what happened since the last mark, and count it: the guard."""
         self.rollback()
-        self.refused += 1
+        self.refusals += 1
         log.warning("a step was refused and taken back: %s", why)
 
     def save(self, path: Path | str) -> None:

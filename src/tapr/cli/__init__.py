@@ -4,6 +4,7 @@ Command modules import nothing heavy at their top, so that `tapr --help` starts 
 """
 
 import sys
+from importlib import import_module
 from importlib.metadata import version
 
 import typer
@@ -40,3 +41,7 @@ def main() -> None:
     except TaprError as error:
         typer.echo(f"tapr: error: {error}", err=True)
         sys.exit(1)
+
+
+for _command in ("data", "doctor", "show", "train"):
+    import_module(f"tapr.cli.{_command}")

@@ -7,15 +7,17 @@ with the adapter as `adapter.recipe`, into saved states and records.
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from tapr import models
 from tapr.adapters import Adapter, GradientAdapter, Norm, Schedule, Source
 from tapr.augment import AUGMENTATIONS, Augmentation, Views
-from tapr.errors import InputError, StateError, UnknownNameError
+from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.models import state
 from tapr.models.norm import Statistics
 from tapr.models.scope import SCOPES, Scope
@@ -136,6 +138,18 @@ def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
             f" it again: tapr.load(path, model, {missing[0]}=...)"
         )
     return adapt(model, **{**recipe, **own}).load(path)
+
+
+def find_model(name: str) -> nn.Module:
+    """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
+    module, colon, function = name.partition(":")
+    if colon and "/" not in name and module != "timm":
+        try:
+            found = getattr(import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise ModelError(f"cannot find {function!r} in module {module!r}: {error}") from error
+        return found if isinstance(found, nn.Module) else found()
+    return models.load(name)
 
 
 def presets(method: str) -> Mapping[str, Options]:

@@ -1,0 +1,142 @@
+"""The pre-flight report: what tapr finds in a model, what it would adapt, what will not work."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from tapr.adapters import Adapter
+from tapr.errors import TaprError
+from tapr.models.scope import is_normalisation
+from tapr.runs.catalogue import adapt
+
+Level = Literal["fine", "note", "problem"]
+
+
+class Finding(NamedTuple):
+    """One sentence of a report."""
+
+    level: Level
+    text: str
+
+
+class Report(NamedTuple):
+    """What `check` found; prints as plain sentences."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing stands in the way."""
+        return all(finding.level != "problem" for finding in self.findings)
+
+    def __str__(self) -> str:
+        signs = {"fine": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+        return "\n".join(f"{signs[level]}  {text}" for level, text in self.findings)
+
+
+def check(
+    model: nn.Module, images: Tensor | None = None, method: str = "pest", **options: Any
+) -> Report:
+    """Report in plain words on adapting `model`; with `images`, also try them. Nothing is changed.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+    >>> print(check(model, torch.rand(4, 3, 2, 2), steps=1))
+    ok       2 parameter tensors, 65 numbers in all
+    note     no normalisation layers: only gradients can adapt this model
+    ok       pest would adapt all 65 parameters
+    ok       cost per image: 4 forward and 3 backward passes
+    ok       images: batch of 4, 3 channels, 2 x 2
+    ok       the model returns logits for 5 classes
+    """
+    return Report(tuple(_findings(model, images, method, options)))
+
+
+def _findings(
+    model: nn.Module, images: Tensor | None, method: str, options: dict[str, Any]
+) -> Iterator[Finding]:
+    yield from _parameters(model)
+    yield from _layers(model)
+    try:
+        adapter = adapt(model, method, **options)
+    except TaprError as error:
+        yield Finding("problem", f"{method} cannot adapt this model: {error}")
+        return
+    yield _adapted(model, adapter, method)
+    forward, backward = adapter.passes
+    yield Finding("fine", f"cost per image: {forward} forward and {backward} backward passes")
+    if images is not None:
+        yield from _trial(adapter, images)
+
+
+def _parameters(model: nn.Module) -> Iterator[Finding]:
+    parameters = list(model.parameters())
+    numbers = sum(p.numel() for p in parameters)
+    yield Finding("fine", f"{len(parameters)} parameter tensors, {numbers:,} numbers in all")
+    frozen = sum(not p.requires_grad for p in parameters)
+    if frozen:
+        yield Finding("note", f"{frozen} parameter tensors are frozen and will not move")
+
+
+def _layers(model: nn.Module) -> Iterator[Finding]:
+    kinds = Counter(type(m).__name__ for m in model.modules() if is_normalisation(m))
+    if kinds:
+        found = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        yield Finding("fine", f"normalisation layers: {found}")
+    else:
+        yield Finding("note", "no normalisation layers: only gradients can adapt this model")
+    batch_norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    if kinds and not batch_norms:
+        yield Finding("note", "none of them is BatchNorm: there are no statistics to re-estimate")
+    if any(m.running_mean is None for m in batch_norms):
+        yield Finding("note", "BatchNorm without running statistics always uses the batch's own")
+    dropout = sum(isinstance(m, _DropoutNd) for m in model.modules())
+    if dropout:
+        yield Finding("note", f"{dropout} dropout layers: they stay switched off")
+
+
+def _adapted(model: nn.Module, adapter: Adapter, method: str) -> Finding:
+    total = sum(p.numel() for p in model.parameters())
+    moving = sum(p.numel() for p in adapter.parameters() if p.requires_grad)
+    if not moving:
+        return Finding("fine", f"{method} would move no parameter")
+    share = "all" if moving == total else f"{moving:,} of"
+    return Finding("fine", f"{method} would adapt {share} {total:,} parameters")
+
+
+def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
+    """Let the adapter, which holds a copy, predict the images."""
+    try:
+        logits = adapter(images)
+    except TaprError as error:
+        yield Finding("problem", str(error))
+        return
+    batch, channels, height, width = images.shape
+    yield Finding("fine", f"images: batch of {batch}, {channels} channels, {height} x {width}")
+    yield Finding("fine", f"the model returns logits for {logits.shape[1]} classes")
+    yield from _suspicions(adapter, images, logits)
+
+
+def _suspicions(adapter: Adapter, images: Tensor, logits: Tensor) -> Iterator[Finding]:
+    if not torch.isfinite(logits).all():
+        yield Finding("problem", "the model's logits on these images are not finite")
+    elif (logits >= 0).all() and torch.allclose(logits.sum(1), logits.new_ones(()), atol=1e-3):
+        yield Finding(
+            "problem",
+            "the model returns probabilities, not logits: its rows sum to 1. Remove its softmax",
+        )
+    if adapter.refused:
+        yield Finding(
+            "problem", f"{adapter.refused} steps were refused: loss or gradient not finite"
+        )
+    batch_norms = any(isinstance(m, _BatchNorm) for m in adapter.model.modules())
+    if batch_norms and 0 < len(images) < 16:
+        yield Finding(
+            "note",
+            f"batches of {len(images)} are small: below about 16 images the batch's statistics are"
+            " poor; statistics='blend' mixes them with the source's",
+        )
