@@ -80,7 +80,7 @@ class ArraySet(Entry):
         for left_over in folder.glob(".*.part"):  # of a killed process: we hold the lock
             left_over.unlink()
         downloads = folder / "download"
-        archive = origin or self._fetch(downloads, watch)
+        archive = origin or fetch_first(self.name, self.sources, downloads, watch)
         watch.note(f"decoding {archive}")
         arrays = self.decode(archive)
         for (split, part), expected in self.hashes.items():
@@ -94,16 +94,6 @@ class ArraySet(Entry):
             self._store(split, part, arrays[split][PARTS.index(part)])
         shutil.rmtree(downloads, ignore_errors=True)
         watch.note(f"{self.name} is in {folder}, verified")
-
-    def _fetch(self, folder: Path, watch: Watcher) -> Path:
-        folder.mkdir(exist_ok=True)
-        try:
-            return fetch_first(self.sources, folder, watch)
-        except DataError as error:
-            raise DataError(
-                f"cannot fetch {self.name}: {error}; if you have it, "
-                f"use `tapr data get {self.name} --from PATH`"
-            ) from error
 
     def _file(self, split: str, part: str) -> Path:
         return cache.folder() / self.name / f"{split}-{part}.npy"

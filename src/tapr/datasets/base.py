@@ -71,8 +71,8 @@ class Entry(ABC):
     """A named data set of the catalogue."""
 
     name: str
-    about: str
-    size: str  # for people, e.g. "139 MB to fetch, 184 MB cached"
+    about: str  # in a few words
+    size: str  # what there is to fetch, for people: "139 MB"
     splits: ClassVar[tuple[str, ...]]
 
     @abstractmethod

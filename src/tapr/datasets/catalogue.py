@@ -13,8 +13,8 @@ _HOME = "https://www.cs.toronto.edu/~kriz"
 
 CIFAR10 = ArraySet(
     name="cifar10",
-    about="60,000 photographs of 32 x 32 in 10 classes",
-    size="139-170 MB to fetch, 185 MB kept",
+    about="60,000 images of 32 x 32, 10 classes",
+    size="139 MB",
     classes=names.CIFAR10,
     sources=(
         Web(
@@ -39,8 +39,8 @@ CIFAR10 = ArraySet(
 
 CIFAR100 = ArraySet(
     name="cifar100",
-    about="60,000 photographs of 32 x 32 in 100 classes",
-    size="169 MB to fetch, 185 MB kept",
+    about="60,000 images of 32 x 32, 100 classes",
+    size="169 MB",
     classes=names.CIFAR100,
     sources=(
         Web(
@@ -60,8 +60,8 @@ CIFAR100 = ArraySet(
 
 CIFAR10C = PublishedSet(
     name="cifar10c",
-    about="CIFAR-10's test images under 19 corruptions, as published",
-    size="2.9 GB to fetch, 2.9 GB kept",
+    about="CIFAR-10-C as published",
+    size="2.9 GB",
     clean="cifar10",
     classes=names.CIFAR10,
     source=Web(
@@ -74,8 +74,8 @@ CIFAR10C = PublishedSet(
 
 CIFAR100C = PublishedSet(
     name="cifar100c",
-    about="CIFAR-100's test images under 19 corruptions, as published",
-    size="2.9 GB to fetch, 2.9 GB kept",
+    about="CIFAR-100-C as published",
+    size="2.9 GB",
     clean="cifar100",
     classes=names.CIFAR100,
     source=Web(

@@ -16,8 +16,8 @@ class Digits(Entry):
     """Grey images of 8 x 8 with 17 levels, as RGB bytes: level k is round(k * 255 / 16)."""
 
     name = "digits"
-    about = "1,797 handwritten digits of 8 x 8 (scikit-learn's)"
-    size = "nothing to fetch"
+    about = "scikit-learn's 1,797 digits of 8 x 8"
+    size = "-"
     splits: ClassVar[tuple[str, ...]] = tuple(_PARTS)
 
     def where(self) -> Path | None:

@@ -113,8 +113,9 @@ class Npm(Source):
         return archives[0]
 
 
-def fetch_first(sources: Iterable[Source], folder: Path, watch: Watcher) -> Path:
-    """The archive of the first source that delivers; each attempt and failure is noted."""
+def fetch_first(name: str, sources: Iterable[Source], folder: Path, watch: Watcher) -> Path:
+    """The archive of `name`, of the first source that delivers; each attempt is noted."""
+    folder.mkdir(exist_ok=True)
     failures = []
     for source in sources:
         watch.note(f"trying {source.label}")
@@ -123,7 +124,10 @@ def fetch_first(sources: Iterable[Source], folder: Path, watch: Watcher) -> Path
         except DataError as error:
             watch.note(f"failed: {error}")
             failures.append(f"{source.address}: {error}")
-    raise DataError("no source delivered it (" + "; ".join(failures) + ")")
+    raise DataError(
+        f"cannot fetch {name} ({'; '.join(failures)}); try again with a network connection, or, "
+        f"if you have the data, use `tapr data get {name} --from PATH`"
+    )
 
 
 def _open(request: Request) -> HTTPResponse:

@@ -129,8 +129,7 @@ class PublishedSet(Linked):
         with cache.locked(self.name) as folder:
             downloads = folder / "download"
             try:
-                downloads.mkdir(exist_ok=True)
-                archive = fetch_first([self.source], downloads, watch)
+                archive = fetch_first(self.name, [self.source], downloads, watch)
                 watch.note(f"unpacking {archive}")
                 _unpack(archive, folder)
                 shutil.rmtree(downloads, ignore_errors=True)

@@ -84,8 +84,8 @@ class Visda(Linked):
     """VisDA-C, where the user has it, with the released preprocessing, decoded when used."""
 
     name = "visda"
-    about = "renderings (train) and photographs (validation, test) in 12 classes"
-    size = "stays where you have it; 7 GB (train), 3 GB (validation), 3 GB (test)"
+    about = "VisDA-C: rendered and real, 12 classes"
+    size = "yours"
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
