@@ -1,9 +1,13 @@
 """Sentences for images that cannot be right, before anything has moved."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from tapr.errors import InputError
+
+ROUNDING = 1e-4
 
 
 def check_images(images: Tensor, model: nn.Module) -> Tensor:
@@ -29,24 +33,25 @@ def check_images(images: Tensor, model: nn.Module) -> Tensor:
         raise InputError(
             f"expected images on {parameter.device}, where the model is, got {images.device}"
         )
-    if images.numel():
-        _check_range(images)
-    return images.clone() if images.is_inference() else images.detach()
+    images = images.clone() if images.is_inference() else images.detach()
+    return _in_range(images) if images.numel() else images
 
 
-def _check_range(images: Tensor) -> None:
+def _in_range(images: Tensor) -> Tensor:
+    """The images, if they are finite and in [0, 1]; what rounding put just outside is put back."""
     low, high = (value.item() for value in images.aminmax())
-    if not (low >= float("-inf") and high < float("inf") and low > float("-inf")):
+    if not (abs(low) < math.inf and abs(high) < math.inf):
         bad = int((~torch.isfinite(images)).flatten(1).any(1).sum())
         raise InputError(f"expected finite images, got NaN or infinity in {bad} of {len(images)}")
-    if high > 1 and low >= 0:
-        hint = "; divide by 255" if high > 2 else ""
-        raise InputError(f"expected images in [0, 1], got maximum {high:g}{hint}")
-    if low < 0:
+    if low < -ROUNDING:
         raise InputError(
             f"expected images in [0, 1], got minimum {low:g}; if they are normalised already, make"
             " the normalisation the first layer of the model"
         )
+    if high > 1 + ROUNDING:
+        hint = "; divide by 255" if high > 2 else ""
+        raise InputError(f"expected images in [0, 1], got maximum {high:g}{hint}")
+    return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
 def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:

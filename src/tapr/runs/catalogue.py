@@ -16,7 +16,7 @@ from torch import nn
 
 from tapr import models
 from tapr.adapters import Adapter, GradientAdapter, Norm, Schedule, Source
-from tapr.augment import AUGMENTATIONS, Augmentation, Views
+from tapr.augment import AUGMENTATIONS, Augmentation, AugMix, RandAugment, Views
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.models import state
 from tapr.models.norm import Statistics
@@ -55,11 +55,26 @@ PEST: Options = {
     **GRADIENT,
     "statistics": "running",
     "augmentation": "augmix",
+    "augmentation_preset": "paper",
     "views": 2,
     "consistency": "jensen_shannon",
     "consistency_weight": 1.0,
 }
-RELEASED: Options = {"consistency": "summed_kl", "augmentation": "augmix-released"}
+RELEASED: Options = {"consistency": "summed_kl", "augmentation_preset": "released"}
+AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Registry(
+    "augmentation preset",
+    {
+        "paper": AUGMENTATIONS,
+        "released": Registry(
+            AUGMENTATIONS.kind,
+            {
+                **AUGMENTATIONS,
+                "augmix": AugMix.released,
+                "randaugment": RandAugment.released,
+            },
+        ),
+    },
+)
 
 # Option -> smallest and largest value it may have.
 RANGES: Mapping[str, tuple[float, float]] = {
@@ -215,7 +230,7 @@ def _views(options: Options) -> Views | None:
         return None
     augmentation = options["augmentation"]
     if not isinstance(augmentation, Augmentation):
-        augmentation = AUGMENTATIONS[augmentation]()
+        augmentation = AUGMENTATION_PRESETS[options["augmentation_preset"]][augmentation]()
     return Views(augmentation, options["views"])
 
 

@@ -1,0 +1,197 @@
+"""PEST, Tent and the statistics policies against a few lines of plain PyTorch, in float64."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tapr
+from tapr.augment import Augmentation
+
+TOLERANCE = {"rtol": 0.0, "atol": 1e-10}
+
+
+class Fixed(Augmentation):
+    """Views that are the same whoever makes them."""
+
+    def sample(self, shape: Any, generator: torch.Generator) -> Tensor:
+        return torch.linspace(-0.2, 0.2, shape[0], dtype=torch.float64)
+
+    def transform(self, images: Tensor, params: Tensor) -> Tensor:
+        return (images.flip(3) + params.view(-1, 1, 1, 1)).clamp(0, 1)
+
+
+@pytest.fixture
+def setting(make_model: Callable[..., nn.Module]) -> tuple[nn.Module, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return make_model().double(), torch.rand(6, 3, 9, 8, generator=generator).double()
+
+
+def written_out_pest(
+    model: nn.Module, images: Tensor, consistency: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    model = model.train()
+    views = torch.cat([images, Fixed()(images.repeat(2, 1, 1, 1), torch.Generator())])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=5e-4)
+    for _ in range(5):
+        p, p1, p2 = model(views).softmax(1).chunk(3)
+        mean = (p + p1 + p2) / 3
+        entropy = -(p * p.log()).sum(1)
+        loss = (sum(consistency(q, mean) for q in (p, p1, p2)) + entropy).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        return torch.as_tensor(model.eval()(images))
+
+
+def a_third_of_kl(q: Tensor, mean: Tensor) -> Tensor:
+    return (q * (q.log() - mean.log())).sum(1) / 3
+
+
+def kl_to_clamped(q: Tensor, mean: Tensor) -> Tensor:
+    log_mean = mean.clamp(1e-7, 1).log()
+    return torch.nn.functional.kl_div(log_mean, q, reduction="none").sum(1)
+
+
+@pytest.mark.parametrize(
+    ("preset", "consistency"), [("paper", a_third_of_kl), ("released", kl_to_clamped)]
+)
+@pytest.mark.parametrize("sharpness", [1.0, 30.0])  # confident predictions, too
+def test_pest_is_plain_sgd_on_the_written_out_loss(
+    setting: tuple[nn.Module, Tensor],
+    preset: str,
+    consistency: Callable[[Tensor, Tensor], Tensor],
+    sharpness: float,
+) -> None:
+    model, images = setting
+    with torch.no_grad():
+        model[-1].weight.mul_(sharpness)
+    adapter = tapr.adapt(model, preset=preset, augmentation=Fixed())
+    logits = adapter(images)
+    plain = deepcopy(model)
+    torch.testing.assert_close(logits, written_out_pest(plain, images, consistency), **TOLERANCE)
+    compare(adapter.model, plain)
+
+
+def compare(ours: nn.Module, plain: nn.Module) -> None:
+    """Every parameter and every stored statistic; it moved, so the comparison says something."""
+    theirs = plain.state_dict()
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs[name], **TOLERANCE, msg=lambda m, n=name: n + m)
+
+
+def test_pest_moved_something(setting: tuple[nn.Module, Tensor]) -> None:
+    model, images = setting
+    adapter = tapr.adapt(model, augmentation=Fixed())
+    adapter(images)
+    moved = [(p - q).abs().max() for p, q in zip(adapter.model.parameters(), model.parameters())]
+    assert min(moved[2:]) > 1e-6
+
+
+def test_tent_is_adam_on_the_entropy_with_the_batchs_statistics(
+    setting: tuple[nn.Module, Tensor],
+) -> None:
+    model, images = setting
+    adapter = tapr.adapt(model, "tent")
+    ours = [adapter(images), adapter(images.flip(0))]
+    plain = deepcopy(model).train()
+    optimizer = torch.optim.Adam(plain[1].parameters(), lr=1e-3, betas=(0.9, 0.999))
+    for batch, logits in zip((images, images.flip(0)), ours, strict=True):
+        output = plain(batch)
+        entropy = -(output.softmax(1) * output.log_softmax(1)).sum(1).mean()
+        optimizer.zero_grad()
+        entropy.backward()
+        optimizer.step()
+        torch.testing.assert_close(logits, output, **TOLERANCE)
+    source = dict(model.named_parameters())
+    for (name, a), b in zip(adapter.model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, **TOLERANCE)
+        assert torch.equal(a, source[name]) == (not name.startswith("1."))
+
+
+def hidden(model: nn.Module, images: Tensor) -> Tensor:
+    return torch.as_tensor(model[0](images))
+
+
+def with_statistics(model: nn.Module, images: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    plain = deepcopy(model).eval()
+    plain[1].running_mean.copy_(mean)
+    plain[1].running_var.copy_(variance)
+    return torch.as_tensor(plain(images))
+
+
+@torch.no_grad()
+def test_norm_policies_are_what_they_say(setting: tuple[nn.Module, Tensor]) -> None:
+    model, images = setting
+    batches = [images, images.flip(2) * 0.5]
+    model[1].running_mean.fill_(0.3)
+    x = [hidden(model, batch) for batch in batches]
+    means = [h.mean((0, 2, 3)) for h in x]
+    biased = [h.var((0, 2, 3), correction=0) for h in x]
+    unbiased = [h.var((0, 2, 3), correction=1) for h in x]
+    source_mean, source_variance = model[1].running_mean, model[1].running_var
+
+    def ours(statistics: str, **more: float) -> Tensor:
+        adapter = tapr.adapt(model, "norm", statistics=statistics, **more)
+        return [adapter(batch) for batch in batches][-1]
+
+    def expected(mean: Tensor, variance: Tensor) -> Tensor:
+        return with_statistics(model, batches[1], mean, variance)
+
+    same = [
+        (ours("batch"), expected(means[1], biased[1])),
+        (ours("source"), expected(source_mean, source_variance)),
+        (
+            ours("cumulative"),
+            expected((means[0] + means[1]) / 2, (unbiased[0] + unbiased[1]) / 2),
+        ),
+        (
+            ours("running", statistics_momentum=0.3),
+            expected(
+                0.49 * source_mean + 0.21 * means[0] + 0.3 * means[1],
+                0.49 * source_variance + 0.21 * unbiased[0] + 0.3 * unbiased[1],
+            ),
+        ),
+        (
+            ours("blend", prior=10),
+            expected(
+                (10 * source_mean + 6 * means[1]) / 16, (10 * source_variance + 6 * biased[1]) / 16
+            ),
+        ),
+    ]
+    for left, right in same:
+        torch.testing.assert_close(left, right, **TOLERANCE)
+    assert not torch.allclose(same[0][0], same[4][0])
+
+
+def test_blend_passes_the_gradient_through_the_statistics(
+    setting: tuple[nn.Module, Tensor],
+) -> None:
+    """With no prior the blend is the batch's own statistics, gradient and all."""
+    model, images = setting
+    options: dict[str, Any] = {"augmentation": Fixed(), "steps": 1, "lr": 0.1}
+    blend = tapr.adapt(model, statistics="blend", prior=0, **options)
+    batch = tapr.adapt(model, statistics="batch", **options)
+    torch.testing.assert_close(blend(images), batch(images), **TOLERANCE)
+    for a, b in zip(blend.model.parameters(), batch.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, **TOLERANCE)
+
+
+@pytest.mark.parametrize("feed", ["views", "untouched"])
+@pytest.mark.parametrize("statistics", ["running", "cumulative"])
+def test_feed_says_which_images_move_the_statistics(
+    setting: tuple[nn.Module, Tensor], feed: str, statistics: str
+) -> None:
+    model, images = setting
+    options: dict[str, Any] = {"statistics": statistics, "feed": feed, "lr": 0.0, "steps": 2}
+    adapter: Any = tapr.adapt(model, augmentation=Fixed(), **options)
+    adapter(images)
+    views = torch.cat([images, Fixed()(images.repeat(2, 1, 1, 1), torch.Generator())])
+    mean = hidden(model, views if feed == "views" else images).mean((0, 2, 3)).detach()
+    rest = 0.81 if statistics == "running" else 0.0
+    expected = rest * model[1].running_mean + (1 - rest) * mean
+    torch.testing.assert_close(adapter.model[1].running_mean, expected, **TOLERANCE)
