@@ -75,7 +75,7 @@ class Web(Source):
             if resumed:
                 watch.note(f"resuming after {have / 1e6:.0f} MB")
             have = have if resumed else 0
-            with part.open("ab" if resumed else "wb") as file:
+            with part.open("ab" if resumed else "wb", buffering=0) as file:
                 for chunk in _chunks(response):
                     have += file.write(chunk)
                     watch.progress(have, self.size)
@@ -139,7 +139,7 @@ def _open(request: Request) -> HTTPResponse:
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
     while True:
         with _network_errors():
-            chunk = response.read(CHUNK)
+            chunk = response.read1(CHUNK)
         if not chunk:
             return
         yield chunk
