@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from tapr.datasets.base import Dataset, Pixels
-from tapr.datasets.lazy import LazyImages, in_threads, probe
+from tapr.datasets.lazy import LazyImages, in_threads, probe, to_rgb
 from tapr.errors import DataError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -93,11 +93,9 @@ def _common_size(sizes: dict[tuple[int, int], str], path: Path) -> tuple[int, in
 
 
 def _upright(image: Image.Image, size: int | None) -> Image.Image:
-    upright = ImageOps.exif_transpose(image)
+    upright = to_rgb(ImageOps.exif_transpose(image))
     if size is None:
         return upright
-    if upright.mode not in ("RGB", "L"):
-        upright = upright.convert("RGB")
     return ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
 
 

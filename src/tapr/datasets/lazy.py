@@ -17,7 +17,7 @@ from tapr.errors import DataError
 A = TypeVar("A")
 B = TypeVar("B")
 Read = Callable[[str], bytes]  # a file's name -> its bytes
-Prepare = Callable[[Image.Image], Image.Image]  # to the size the model takes
+Prepare = Callable[[Image.Image], Image.Image]  # to RGB, and to the size the model takes
 
 _WORKERS = min(4, os.cpu_count() or 1)  # Pillow decodes outside the interpreter lock
 _AT_ONCE = 256  # files in flight
@@ -58,7 +58,7 @@ class LazyImages:
     def _decode(self, name: str) -> Pixels:
         try:
             with Image.open(io.BytesIO(self._read(name))) as image:
-                pixels = np.asarray(to_rgb(self._prepare(image)))
+                pixels = np.asarray(self._prepare(image))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DataError(f"cannot read the image {name}: {error}") from error
         if pixels.shape != self.shape[1:]:

@@ -1,0 +1,85 @@
+"""`load`, the catalogue, digits, and what a Dataset checks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapr import cache, datasets
+from tapr.datasets import DATASETS, Dataset, names
+from tapr.errors import DataError, InputError, UnknownNameError
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(
+        UnknownNameError, match="unknown data set 'cifra10'; did you mean 'cifar10'"
+    ):
+        datasets.load("cifra10")
+
+
+def test_options_that_do_not_apply(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="digits has its own image size"):
+        datasets.load("digits", size=3)
+    with pytest.raises(InputError, match="a folder has one split"):
+        datasets.load(f"folder:{tmp_path}", split="train")
+
+
+def test_the_hashes_are_the_known_ones() -> None:
+    """Of the decoded arrays, as the data's reference states them."""
+    cifar10, cifar100 = (vars(DATASETS[name])["hashes"] for name in ("cifar10", "cifar100"))
+    assert cifar10["test", "images"][:8] == "f9b1e213"
+    assert cifar10["train", "images"][:8] == "47af8b02"
+    assert cifar100["test", "images"][:8] == "4cb8e5d9"
+    assert cifar100["train", "images"][:8] == "4e457917"
+
+
+def test_class_names() -> None:
+    assert [len(table) for table in (names.CIFAR10, names.CIFAR100, names.VISDA)] == [10, 100, 12]
+    assert names.CIFAR10[3] == "cat"
+    assert names.CIFAR100[49] == "mountain"
+    assert sorted(names.CIFAR100) == list(names.CIFAR100)
+
+
+def test_digits(watch: Any) -> None:
+    sklearn = pytest.importorskip("sklearn.datasets")
+    data = datasets.load("digits", split="all")
+    levels = np.rint(data.images[..., 0] / 255 * 16)
+    np.testing.assert_array_equal(levels, sklearn.load_digits().images)
+    assert (data.images == data.images[..., :1]).all()
+    train, test = (datasets.load("digits", split=split) for split in ("train", "test"))
+    assert (len(train), len(test), len(data)) == (1297, 500, 1797)
+    np.testing.assert_array_equal(np.concatenate([train.images, test.images]), data.images)
+    DATASETS["digits"].get(watch)
+    assert DATASETS["digits"].verify(watch) == []
+    with pytest.raises(DataError, match="leave --from out"):
+        DATASETS["digits"].get(watch, Path())
+
+
+def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapr.datasets.digits.find_spec", lambda name: None)
+    with pytest.raises(DataError, match=r"pip install 'tapr\[digits\]'"):
+        datasets.load("digits")
+
+
+def test_labels_must_match() -> None:
+    images = np.zeros((2, 8, 8, 3), np.uint8)
+    with pytest.raises(DataError, match="got 3 labels for 2 images"):
+        Dataset("x", images, np.zeros(3, np.int64), ("a",))
+    with pytest.raises(DataError, match="expected labels from 0 to 0, got 0 to 1"):
+        Dataset("x", images, np.arange(2), ("a",))
+
+
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAPR_CACHE", str(tmp_path / "x"))
+    assert cache.folder() == tmp_path / "x"
+    monkeypatch.delenv("TAPR_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.folder().name in ("tapr", "Cache")
+
+
+def test_sha256_is_of_the_values(tmp_path: Path) -> None:
+    array = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    assert cache.sha256(array) == cache.sha256(np.asfortranarray(array))
+    (tmp_path / "file").write_bytes(array.tobytes())
+    assert cache.sha256(tmp_path / "file") == cache.sha256(array)
