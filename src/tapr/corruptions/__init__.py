@@ -3,7 +3,7 @@
 `corrupt(images, name, severity, seed=0)` is all one needs; `STANDARD` and `EXTRA` list the names.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from tapr.errors import InputError
 from tapr.registry import Registry
 from tapr.rng import derive
 
-__all__ = ["CORRUPTIONS", "EXTRA", "STANDARD", "corrupt"]
+__all__ = ["CORRUPTIONS", "EXTRA", "STANDARD", "corrupt", "names_of"]
 
 STANDARD = (
     "gaussian_noise",
@@ -91,6 +91,19 @@ def corrupt(
         return function(images[part], level, Draws(key, numbers[part]))
 
     return in_chunks(run, images.shape)
+
+
+def names_of(chosen: Iterable[str]) -> list[str]:
+    """The corruptions that names, `standard` (15) and `all` (19) stand for, each once.
+
+    >>> names_of(["fog", "frost", "fog"])
+    ['fog', 'frost']
+    """
+    groups = {"standard": STANDARD, "all": STANDARD + EXTRA}
+    names = [name for choice in chosen for name in groups.get(choice, (choice,))]
+    for name in names:
+        CORRUPTIONS[name]
+    return list(dict.fromkeys(names))
 
 
 def _check(images: NDArray[np.uint8], severity: int) -> None:
