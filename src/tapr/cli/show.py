@@ -50,6 +50,9 @@ def show(
     ] = None,
     split: str = typer.Option("test", help="The part of the data set."),
     size: Annotated[int | None, typer.Option(help="Cut a folder's images to this size.")] = None,
+    zoom: Annotated[
+        int | None, typer.Option(min=1, help="Times to enlarge; by itself up to 128 pixels.")
+    ] = None,
     seed: int = typer.Option(0, help="Decides the random corruptions."),
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path(
         "sheet.png"
@@ -74,7 +77,7 @@ def show(
         grid = (_by_severity if len(numbers) == 1 else _by_image)(dataset, domains, numbers)
     else:
         grid = _clean(dataset, numbers)
-    page = sheet(grid.rows, columns=grid.columns, row_labels=grid.labels)
+    page = sheet(grid.rows, columns=grid.columns, row_labels=grid.labels, zoom=zoom)
     with files.atomic(out) as part:
         page.save(part, "PNG", optimize=True)
     typer.echo(f"{out}: {page.width} x {page.height} pixels, images {_list(numbers)} of {source}")
@@ -111,13 +114,15 @@ def _by_image(dataset: Dataset, domains: Sequence[Domain], numbers: NDArray[np.i
 
 
 def _by_severity(dataset: Dataset, domains: Sequence[Domain], numbers: NDArray[np.int64]) -> _Grid:
-    rows = {"clean": _cells(dataset.images[numbers], _captions(dataset, numbers))}
-    columns: dict[str, None] = {}  # in the order met, each once
+    rows: dict[str, list[Cell]] = {}
+    columns = ["clean"]
     for domain in domains:
         corruption, _, severity = domain.name.rpartition("-")
-        rows.setdefault(corruption.replace("_", " "), []).extend(_cells(domain.read(numbers)))
-        columns[f"severity {severity}"] = None
-    return _Grid(list(rows.values()), list(rows), list(columns))
+        row = rows.setdefault(corruption.replace("_", " "), _cells(dataset.images[numbers]))
+        row += _cells(domain.read(numbers))
+        if len(rows) == 1:
+            columns.append(f"severity {severity}")
+    return _Grid(list(rows.values()), list(rows), columns)
 
 
 def _cells(images: NDArray[np.uint8], captions: Sequence[str] = ()) -> list[Cell]:
@@ -129,9 +134,7 @@ def _cells(images: NDArray[np.uint8], captions: Sequence[str] = ()) -> list[Cell
     cells = []
     for place, pixels in enumerate(images):
         picture = Image.fromarray(pixels)
-        factor = min(picture.size) / _LARGEST
-        if factor > 1:
-            picture = picture.reduce(round(factor)) if factor >= 1.5 else picture
+        picture = picture.reduce(max(1, round(min(picture.size) / _LARGEST)))
         cells.append(Cell(np.asarray(picture), captions[place] if captions else ""))
     return cells
 

@@ -35,6 +35,8 @@ def _width(text: str, size: int) -> int:
 def _wrap(text: str, width: int, size: int) -> list[str]:
     """Break at spaces so that every line fits; a lone word too long is cut with an ellipsis."""
     lines: list[str] = []
+    if not text:
+        return lines
     for word in (word for part in text.split("\n") for word in [*part.split(" "), "\n"]):
         if word == "\n":
             lines.append("")
