@@ -11,7 +11,7 @@ torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds r
 
 def conv_net(
     norm: Callable[[int], nn.Module] | None = nn.BatchNorm2d, classes: int = 5
-) -> nn.Module:
+) -> nn.Sequential:
     """Two convolutions with or without normalisation, and a linear head."""
     generator = torch.Generator().manual_seed(0)
     middle: list[nn.Module] = [norm(6)] if norm else []
@@ -32,12 +32,12 @@ def conv_net(
 
 
 @pytest.fixture
-def make_model() -> Callable[..., nn.Module]:
+def make_model() -> Callable[..., nn.Sequential]:
     return conv_net
 
 
 @pytest.fixture
-def model() -> nn.Module:
+def model() -> nn.Sequential:
     return conv_net()
 
 

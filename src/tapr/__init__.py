@@ -4,6 +4,15 @@ Public names resolve lazily: `import tapr` does not import torch.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapr import adapters, augment, corruptions, datasets, models, objectives, streams
+    from tapr.adapters import Adapter
+    from tapr.errors import TaprError
+    from tapr.runs.catalogue import adapt, load, presets
+    from tapr.runs.doctor import check
+    from tapr.types import Prediction
 
 _EXPORTS = {
     "Adapter": "tapr.adapters",
@@ -16,7 +25,22 @@ _EXPORTS = {
 }
 _PACKAGES = {"adapters", "augment", "corruptions", "datasets", "models", "objectives", "streams"}
 
-__all__ = sorted([*_EXPORTS, *_PACKAGES])
+__all__ = [
+    "Adapter",
+    "Prediction",
+    "TaprError",
+    "adapt",
+    "adapters",
+    "augment",
+    "check",
+    "corruptions",
+    "datasets",
+    "load",
+    "models",
+    "objectives",
+    "presets",
+    "streams",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -77,6 +77,7 @@ def test_saturated_logits_stay_finite(dtype: torch.dtype, size: float, term: Ter
     value = term.per_image(logits) + entropy(logits[0])
     value.sum().backward()  # type: ignore[no-untyped-call]
     assert torch.isfinite(value).all()
+    assert logits.grad is not None
     assert torch.isfinite(logits.grad).all()
 
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 import tapr
 from tapr.augment import Augmentation
 
-TOLERANCE = {"rtol": 0.0, "atol": 1e-10}
+
+def close(ours: Tensor, plain: Tensor) -> None:
+    torch.testing.assert_close(ours, plain, rtol=0.0, atol=1e-10)
 
 
 class Fixed(Augmentation):
@@ -25,13 +27,13 @@ class Fixed(Augmentation):
 
 
 @pytest.fixture
-def setting(make_model: Callable[..., nn.Module]) -> tuple[nn.Module, Tensor]:
+def setting(make_model: Callable[..., nn.Sequential]) -> tuple[Any, Tensor]:
     generator = torch.Generator().manual_seed(3)
     return make_model().double(), torch.rand(6, 3, 9, 8, generator=generator).double()
 
 
 def written_out_pest(
-    model: nn.Module, images: Tensor, consistency: Callable[[Tensor, Tensor], Tensor]
+    model: nn.Sequential, images: Tensor, consistency: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
     model = model.train()
     views = torch.cat([images, Fixed()(images.repeat(2, 1, 1, 1), torch.Generator())])
@@ -62,7 +64,7 @@ def kl_to_clamped(q: Tensor, mean: Tensor) -> Tensor:
 )
 @pytest.mark.parametrize("sharpness", [1.0, 30.0])  # confident predictions, too
 def test_pest_is_plain_sgd_on_the_written_out_loss(
-    setting: tuple[nn.Module, Tensor],
+    setting: tuple[Any, Tensor],
     preset: str,
     consistency: Callable[[Tensor, Tensor], Tensor],
     sharpness: float,
@@ -73,7 +75,7 @@ def test_pest_is_plain_sgd_on_the_written_out_loss(
     adapter = tapr.adapt(model, preset=preset, augmentation=Fixed())
     logits = adapter(images)
     plain = deepcopy(model)
-    torch.testing.assert_close(logits, written_out_pest(plain, images, consistency), **TOLERANCE)
+    close(logits, written_out_pest(plain, images, consistency))
     compare(adapter.model, plain)
 
 
@@ -81,19 +83,22 @@ def compare(ours: nn.Module, plain: nn.Module) -> None:
     """Every parameter and every stored statistic; it moved, so the comparison says something."""
     theirs = plain.state_dict()
     for name, value in ours.state_dict().items():
-        torch.testing.assert_close(value, theirs[name], **TOLERANCE, msg=lambda m, n=name: n + m)
+        close(value, theirs[name])
 
 
-def test_pest_moved_something(setting: tuple[nn.Module, Tensor]) -> None:
+def test_pest_moved_something(setting: tuple[Any, Tensor]) -> None:
     model, images = setting
     adapter = tapr.adapt(model, augmentation=Fixed())
     adapter(images)
-    moved = [(p - q).abs().max() for p, q in zip(adapter.model.parameters(), model.parameters())]
+    moved = [
+        (p - q).abs().max()
+        for p, q in zip(adapter.model.parameters(), model.parameters(), strict=True)
+    ]
     assert min(moved[2:]) > 1e-6
 
 
 def test_tent_is_adam_on_the_entropy_with_the_batchs_statistics(
-    setting: tuple[nn.Module, Tensor],
+    setting: tuple[Any, Tensor],
 ) -> None:
     model, images = setting
     adapter = tapr.adapt(model, "tent")
@@ -106,18 +111,18 @@ def test_tent_is_adam_on_the_entropy_with_the_batchs_statistics(
         optimizer.zero_grad()
         entropy.backward()
         optimizer.step()
-        torch.testing.assert_close(logits, output, **TOLERANCE)
+        close(logits, output)
     source = dict(model.named_parameters())
     for (name, a), b in zip(adapter.model.named_parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(a, b, **TOLERANCE)
+        close(a, b)
         assert torch.equal(a, source[name]) == (not name.startswith("1."))
 
 
-def hidden(model: nn.Module, images: Tensor) -> Tensor:
+def hidden(model: Any, images: Tensor) -> Tensor:
     return torch.as_tensor(model[0](images))
 
 
-def with_statistics(model: nn.Module, images: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def with_statistics(model: Any, images: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     plain = deepcopy(model).eval()
     plain[1].running_mean.copy_(mean)
     plain[1].running_var.copy_(variance)
@@ -125,7 +130,7 @@ def with_statistics(model: nn.Module, images: Tensor, mean: Tensor, variance: Te
 
 
 @torch.no_grad()
-def test_norm_policies_are_what_they_say(setting: tuple[nn.Module, Tensor]) -> None:
+def test_norm_policies_are_what_they_say(setting: tuple[Any, Tensor]) -> None:
     model, images = setting
     batches = [images, images.flip(2) * 0.5]
     model[1].running_mean.fill_(0.3)
@@ -135,7 +140,7 @@ def test_norm_policies_are_what_they_say(setting: tuple[nn.Module, Tensor]) -> N
     unbiased = [h.var((0, 2, 3), correction=1) for h in x]
     source_mean, source_variance = model[1].running_mean, model[1].running_var
 
-    def ours(statistics: str, **more: float) -> Tensor:
+    def ours(statistics: str, **more: Any) -> Any:
         adapter = tapr.adapt(model, "norm", statistics=statistics, **more)
         return [adapter(batch) for batch in batches][-1]
 
@@ -164,27 +169,27 @@ def test_norm_policies_are_what_they_say(setting: tuple[nn.Module, Tensor]) -> N
         ),
     ]
     for left, right in same:
-        torch.testing.assert_close(left, right, **TOLERANCE)
+        close(left, right)
     assert not torch.allclose(same[0][0], same[4][0])
 
 
 def test_blend_passes_the_gradient_through_the_statistics(
-    setting: tuple[nn.Module, Tensor],
+    setting: tuple[Any, Tensor],
 ) -> None:
     """With no prior the blend is the batch's own statistics, gradient and all."""
     model, images = setting
     options: dict[str, Any] = {"augmentation": Fixed(), "steps": 1, "lr": 0.1}
     blend = tapr.adapt(model, statistics="blend", prior=0, **options)
     batch = tapr.adapt(model, statistics="batch", **options)
-    torch.testing.assert_close(blend(images), batch(images), **TOLERANCE)
+    close(blend(images), batch(images))
     for a, b in zip(blend.model.parameters(), batch.model.parameters(), strict=True):
-        torch.testing.assert_close(a, b, **TOLERANCE)
+        close(a, b)
 
 
 @pytest.mark.parametrize("feed", ["views", "untouched"])
 @pytest.mark.parametrize("statistics", ["running", "cumulative"])
 def test_feed_says_which_images_move_the_statistics(
-    setting: tuple[nn.Module, Tensor], feed: str, statistics: str
+    setting: tuple[Any, Tensor], feed: str, statistics: str
 ) -> None:
     model, images = setting
     options: dict[str, Any] = {"statistics": statistics, "feed": feed, "lr": 0.0, "steps": 2}
@@ -194,4 +199,4 @@ def test_feed_says_which_images_move_the_statistics(
     mean = hidden(model, views if feed == "views" else images).mean((0, 2, 3)).detach()
     rest = 0.81 if statistics == "running" else 0.0
     expected = rest * model[1].running_mean + (1 - rest) * mean
-    torch.testing.assert_close(adapter.model[1].running_mean, expected, **TOLERANCE)
+    close(adapter.model[1].running_mean, expected)

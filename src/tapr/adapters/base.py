@@ -53,7 +53,9 @@ class Adapter(nn.Module, ABC):
         self.register_buffer("refusals", torch.tensor(0))
         self.recipe: Mapping[str, object] = {}
         self._source: dict[str, Tensor] | None = None
+        self._start: dict[str, Tensor] = {}
         self._mark: dict[str, Tensor] = {}
+        self._good = self._start
 
     @property
     def refused(self) -> int:
@@ -75,11 +77,11 @@ class Adapter(nn.Module, ABC):
                 logits = self.logits(images.new_zeros(1, *images.shape[1:]))[:0]
             return Prediction(logits, None, {}, steps=0, kept=0, refused=0)
         drawn = self.generator.get_state()
-        self.mark()
+        self._good = self._start = state.snapshot(self.live(), self._start)
         try:
             return self.adapt(images)
         except BaseException:
-            self.rollback()
+            self.put(self._start)
             self.generator.set_state(drawn)
             raise
 
@@ -115,18 +117,13 @@ class Adapter(nn.Module, ABC):
 
     @final
     def mark(self) -> None:
-        """Remember this moment for `rollback`; `predict` marks the start of every batch."""
-        self._mark = state.snapshot(self.live(), self._mark)
-
-    @final
-    def rollback(self) -> None:
-        """Return to the last mark."""
-        self.put(self._mark)
+        """Call this moment good: `refuse` returns to it. The start of a batch is good already."""
+        self._good = self._mark = state.snapshot(self.live(), self._mark)
 
     @final
     def refuse(self, why: str) -> None:
-        """Take back what happened since the last mark, and count it: the guard."""
-        self.rollback()
+        """Take back what happened since the last good moment, and count it: the guard."""
+        self.put(self._good)
         self.refusals += 1
         log.warning("a step was refused and taken back: %s", why)
 
@@ -167,8 +164,8 @@ class Adapter(nn.Module, ABC):
     def _fingerprint(self) -> str:
         """A hash of the source model: what moves as it was at first, the rest as it is."""
         assert self._source is not None
-        own = self.state_dict()
-        return state.fingerprint({name: self._source.get(name, own[name]) for name in own})
+        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return state.fingerprint({name: self._source.get(name, t) for name, t in tensors.items()})
 
 
 def _copy(model: nn.Module) -> nn.Module:

@@ -83,9 +83,9 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "weight_decay": (0, math.inf),
     "consistency_weight": (0, math.inf),
     "entropy_weight": (0, math.inf),
-    "steps": (1, math.inf),
-    "views": (0, math.inf),
 }
+# Option -> smallest whole number it may be.
+COUNTS: Mapping[str, int] = {"steps": 1, "views": 0}
 
 
 class Method(NamedTuple):
@@ -157,13 +157,18 @@ def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
 
 def find_model(name: str) -> nn.Module:
     """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
-    module, colon, function = name.partition(":")
+    module, colon, attribute = name.partition(":")
     if colon and "/" not in name and module != "timm":
         try:
-            found = getattr(import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise ModelError(f"cannot find {function!r} in module {module!r}: {error}") from error
-        return found if isinstance(found, nn.Module) else found()
+            found = getattr(import_module(module), attribute)
+            model = found if isinstance(found, nn.Module) else found()
+        except Exception as error:
+            raise ModelError(f"cannot get a model from {name}: {error}") from error
+        if not isinstance(model, nn.Module):
+            raise ModelError(
+                f"expected {name} to be or return a torch.nn.Module, got {type(model).__name__}"
+            )
+        return model
     return models.load(name)
 
 
@@ -252,6 +257,12 @@ def _check_numbers(options: Options) -> None:
         value = options.get(name, low)
         if not isinstance(value, int | float) or not low <= value <= high or value == math.inf:
             raise InputError(f"expected {name} between {low} and {high}, got {value!r}")
+    for name, least in COUNTS.items():
+        value = options.get(name, least)
+        if not isinstance(value, int) or value < least:
+            raise InputError(
+                f"expected {name} to be a whole number of at least {least}, got {value!r}"
+            )
 
 
 def _recorded(value: object) -> object:

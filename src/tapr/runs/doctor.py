@@ -115,6 +115,10 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
     except TaprError as error:
         yield Finding("problem", str(error))
         return
+    except Exception as error:
+        shape = list(images.shape)
+        yield Finding("problem", f"the model fails on images of shape {shape}: {error}")
+        return
     batch, channels, height, width = images.shape
     yield Finding("fine", f"images: batch of {batch}, {channels} channels, {height} x {width}")
     yield Finding("fine", f"the model returns logits for {logits.shape[1]} classes")

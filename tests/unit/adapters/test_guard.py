@@ -1,0 +1,118 @@
+"""A non-finite loss, gradient or parameter never reaches the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tapr
+from tapr.objectives import Entropy, Objective
+from tapr.types import Loss
+
+
+class Spoiled(Objective):
+    """Entropy, spoiled at one call: its value, or only its gradient."""
+
+    def __init__(self, at: int, spoil: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.at, self.spoil, self.calls = at, spoil, 0
+
+    def forward(self, view_logits: Tensor) -> Loss:
+        loss: Loss = Entropy()(view_logits)
+        self.calls += 1
+        if self.calls == self.at:
+            return loss._replace(per_image=self.spoil(loss.per_image))
+        return loss
+
+
+def nan_loss(value: Tensor) -> Tensor:
+    return value * float("nan")
+
+
+def inf_gradient(value: Tensor) -> Tensor:
+    return value + (value - value.detach()).sqrt()  # finite in value, infinite in slope
+
+
+@pytest.mark.parametrize("spoil", [nan_loss, inf_gradient])
+@pytest.mark.parametrize("at", [1, 3])
+def test_the_bad_step_is_refused_and_the_good_ones_stay(
+    model: nn.Sequential,
+    images: Tensor,
+    at: int,
+    spoil: Callable[[Tensor], Tensor],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options: dict[str, Any] = {"consistency_weight": 0, "lr": 0.01}
+    adapter: Any = tapr.adapt(model, steps=5, **options)
+    adapter.objective = Spoiled(at, spoil)
+    prediction = adapter.predict(images)
+    assert (prediction.steps, prediction.refused, adapter.refused) == (at - 1, 1, 1)
+    assert "refused" in caplog.text
+    assert torch.isfinite(prediction.logits).all()
+    if at == 1:
+        assert torch.equal(prediction.logits, tapr.adapt(model, "source")(images))
+    else:
+        good = tapr.adapt(model, steps=at - 1, **options)
+        assert torch.equal(prediction.logits, good(images))
+        for (name, a), b in zip(adapter.live().items(), good.live().values(), strict=True):
+            assert torch.equal(a, b) or name == "refusals"
+
+
+def test_a_parameter_that_overflows_is_taken_back(model: nn.Sequential, images: Tensor) -> None:
+    adapter = tapr.adapt(model, lr=3e38, entropy_weight=1e6)
+    prediction = adapter.predict(images)
+    assert prediction.refused == 1
+    assert all(torch.isfinite(tensor).all() for tensor in adapter.live().values())
+    assert torch.isfinite(prediction.logits).all()
+
+
+def test_the_stream_goes_on_after_a_refusal(model: nn.Sequential, images: Tensor) -> None:
+    adapter: Any = tapr.adapt(model)
+    adapter.objective = Spoiled(1, nan_loss)
+    adapter(images)
+    assert adapter.predict(images).steps == 5
+    adapter.reset()
+    assert adapter.refused == 0
+
+
+def test_statistics_that_overflow_are_taken_back(model: nn.Sequential, images: Tensor) -> None:
+    with torch.no_grad():
+        next(model.parameters()).fill_(1e30)  # finite activations, infinite variance
+    adapter = tapr.adapt(model, "norm", statistics="running")
+    assert adapter.predict(images).refused == 1
+    assert all(torch.isfinite(tensor).all() for tensor in adapter.live().values())
+
+
+def test_the_gradient_norm_can_be_limited(model: nn.Sequential, images: Tensor) -> None:
+    options: dict[str, Any] = {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0, "steps": 1}
+    adapter = tapr.adapt(model, max_grad_norm=1e-3, **options)
+    adapter(images)
+    source = dict(model.named_parameters())
+    moved = [p - source[name] for name, p in adapter.model.named_parameters()]
+    length = torch.cat([step.flatten() for step in moved]).norm().item()
+    assert length == pytest.approx(1e-3, rel=1e-3)
+
+
+class Failing(nn.Module):
+    """A layer that fails at one forward, as a device that runs out of memory does."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at, self.calls = at, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == self.at:
+            raise MemoryError
+        return x
+
+
+def test_an_exception_leaves_a_state_from_which_the_stream_goes_on(
+    model: nn.Sequential, images: Tensor
+) -> None:
+    adapter = tapr.adapt(nn.Sequential(*model.children(), Failing(at=1)))
+    with pytest.raises(MemoryError):
+        adapter(images)
+    assert torch.equal(adapter(images), tapr.adapt(model)(images))

@@ -1,0 +1,88 @@
+"""What holds for the project as a whole: layers, lazy imports, public names."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tapr
+
+SOURCE = Path(tapr.__file__).parent
+BASE = {"errors", "files", "registry", "rng", "types"}
+# Package or module -> what of tapr it may import, besides itself: docs/design.md.
+LAYERS = {
+    "errors": set(),
+    "types": set(),
+    "registry": {"errors"},
+    "rng": {"errors"},
+    "files": {"errors"},
+    "cache": {"errors", "files"},
+    "datasets": {*BASE, "cache"},
+    "corruptions": {*BASE, "cache"},
+    "augment": BASE,
+    "models": BASE,
+    "objectives": BASE,
+    "streams": {*BASE, "datasets", "corruptions"},
+    "adapters": {*BASE, "augment", "models", "objectives"},
+    "reports": {"errors"},
+}
+LAYERS["runs"] = set(LAYERS) - {"reports"}
+LAYERS["cli"] = set(LAYERS)
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The parts of tapr that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "tapr":
+            names = [f"tapr.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [node.module or ""]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("tapr."))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_every_import_keeps_to_the_layers(path: Path) -> None:
+    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if part != "__init__":
+        assert set(imports(path)) <= LAYERS[part] | {part}
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tapr; dir(tapr)",
+        "import tapr.cli",
+        "import sys; sys.argv = ['tapr', '--help']\nfrom tapr.cli import main\n"
+        "try: main()\nexcept SystemExit as stop: assert not stop.code",
+        "import tapr.reports",
+    ],
+)
+def test_torch_is_not_imported_before_it_is_needed(code: str) -> None:
+    assert run(code + "\nimport sys; print('torch' in sys.modules)").split()[-1] == "False"
+
+
+def test_every_public_name_resolves_and_is_documented() -> None:
+    for name in tapr.__all__:
+        assert getattr(tapr, name).__doc__, name
+    assert set(tapr.__all__) == tapr._PACKAGES | set(tapr._EXPORTS)
+    assert dir(tapr) == tapr.__all__
+
+
+def test_a_wrong_name_of_the_package_gets_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'adapt'"):
+        getattr(tapr, "adpat")  # noqa: B009
