@@ -88,7 +88,7 @@ def _load(source: str, split: str, size: int | None) -> tuple[Dataset, str | Non
     from tapr import datasets
     from tapr.datasets.published import PublishedSet
 
-    entry = datasets.DATASETS.get(source)
+    entry = datasets.DATASETS[source] if source in datasets.DATASETS else None
     if isinstance(entry, PublishedSet) and split == "test":
         return datasets.load(entry.clean), source
     return datasets.load(source, split, size=size), None
