@@ -1,1 +1,6 @@
-"""TODO."""
+"""Classifiers: networks, trained weights by name, and what adaptation does to a model."""
+
+from tapr.models.architectures import ARCHITECTURES, build
+from tapr.models.zoo import SHIPPED, card, load
+
+__all__ = ["ARCHITECTURES", "SHIPPED", "build", "card", "load"]

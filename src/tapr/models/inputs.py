@@ -1,0 +1,22 @@
+"""Input normalisation as part of the model: every model of tapr takes images in [0, 1]."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Normalize(nn.Module):
+    """Subtract a mean and divide by a deviation per channel; the identity unless told."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float] = (0, 0, 0), std: Sequence[float] = (1, 1, 1)) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, dtype=torch.float32).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalise images [B, C, H, W]."""
+        return (images - self.mean) / self.std

@@ -1,0 +1,102 @@
+"""Trained models by name: the shipped ones, timm's, and files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tapr.errors import ModelError, UnknownNameError
+from tapr.models import checkpoint
+from tapr.models.architectures import build
+from tapr.models.inputs import Normalize
+from tapr.registry import Registry, suggest
+
+TIMM = "timm:"
+HEAD = "fc.weight"
+FILES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
+
+SHIPPED: Registry[Path] = Registry(
+    "model",
+    {path.stem: path for path in sorted((Path(__file__).parent / "weights").glob("*.safetensors"))},
+)
+
+
+def load(
+    name: str | Path, *, architecture: str | None = None, classes: int | None = None
+) -> nn.Module:
+    """Load a shipped model, one of timm ("timm:NAME") or a file; it takes images in [0, 1].
+
+    A foreign file needs `architecture`, e.g. "wrn-28-10" or "robustbench:Standard". The number of
+    classes is read off the file; `classes` makes another number an error.
+    """
+    if str(name).startswith(TIMM):
+        model = _from_timm(str(name).removeprefix(TIMM), classes)
+    else:
+        model = _from_file(_path(name), architecture, classes)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # 3 x on a CPU
+    return model.eval()
+
+
+def card(name: str | Path) -> dict[str, Any]:
+    """How a shipped model, or the file of `tapr train`, was made and what it can do."""
+    path = _path(name).with_suffix(".json")
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{name} has no readable card beside it: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"expected a card in {path}, got {type(content).__name__}")
+    return content
+
+
+def _path(name: str | Path) -> Path:
+    path = Path(name)
+    if str(name) in SHIPPED:
+        return SHIPPED[str(name)]
+    if path.exists() or path.suffix in FILES or len(path.parts) > 1:
+        return path
+    hint = suggest(str(name), [*SHIPPED, f"{TIMM}NAME", "FILE"])
+    raise UnknownNameError(f"unknown model {str(name)!r}; {hint}")
+
+
+def _from_file(path: Path, architecture: str | None, classes: int | None) -> nn.Module:
+    saved = checkpoint.read(path)
+    if saved.architecture and architecture and saved.architecture != architecture:
+        raise ModelError(f"{path} is of architecture {saved.architecture}, not {architecture}")
+    architecture = saved.architecture or architecture
+    if architecture is None:
+        raise ModelError(
+            f"{path} does not say its architecture; expected architecture=..., "
+            "e.g. 'wrn-28-10' or 'resnet-50'"
+        )
+    found = len(saved.state[HEAD]) if HEAD in saved.state else None
+    if classes is not None and found is not None and classes != found:
+        raise ModelError(f"expected {classes} classes, the head of {path} has {found}")
+    model = build(architecture, found or classes or 2)
+    checkpoint.fit(model, saved, f"{path} as {architecture}")
+    return model
+
+
+def _from_timm(name: str, classes: int | None) -> nn.Module:
+    try:
+        import timm
+    except ImportError as error:
+        raise ModelError(
+            f"{TIMM}{name} needs timm, which is not installed: pip install 'tapr[timm]'"
+        ) from error
+    if not timm.is_model(name):
+        hint = suggest(name, timm.list_models())
+        raise UnknownNameError(f"unknown timm model {name!r}; {hint}")
+    try:
+        model: nn.Module = timm.create_model(name, pretrained=True)
+    except Exception as error:  # no weights, no network, a damaged cache: timm's own kinds
+        raise ModelError(f"timm cannot load {name}: {error}") from error
+    settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
+    if classes not in (None, settings["num_classes"]):
+        raise ModelError(f"expected {classes} classes, {name} has {settings['num_classes']}")
+    whole = nn.Sequential()
+    whole.add_module("normalize", Normalize(settings["mean"], settings["std"]))
+    whole.add_module("model", model)
+    return whole
