@@ -20,6 +20,7 @@ LAYERS = {
     "rng": {"errors"},
     "files": {"errors"},
     "cache": {"errors", "files"},
+    "records": {"errors"},
     "datasets": {*BASE, "cache"},
     "corruptions": {*BASE, "cache"},
     "augment": BASE,
@@ -27,7 +28,7 @@ LAYERS = {
     "objectives": BASE,
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
-    "reports": {"errors"},
+    "reports": {"errors", "records"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
 LAYERS["cli"] = set(LAYERS)
