@@ -5,6 +5,8 @@ from numpy.typing import NDArray
 
 from tapr.corruptions.common import Bytes, Floats
 
+HALF_A_16_BIT_STEP = np.float32(0.5 / 257)
+
 
 def motion(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
     """Blur each image [N, H, W, C] along its own angle, in degrees; edge pixels go on forever."""
@@ -26,7 +28,8 @@ def motion(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
     for step, weight in enumerate(weights.astype(np.float32)):
         taken = pixels.take(first + offsets[:, step, None, None], mode="clip")
         total += taken.view(np.uint8).reshape(total.shape) * weight
-    return total[..., :channels].astype(np.uint8)
+    # ImageMagick rounds to 16 bits, of which the upper 8 are kept.
+    return (total[..., :channels] + HALF_A_16_BIT_STEP).astype(np.uint8)
 
 
 def _packed(images: Bytes, margin: int) -> tuple[NDArray[np.uint32], int]:
