@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +48,7 @@ SCALES = Registry(
 class AugMixParams(NamedTuple):
     """What was drawn for each image; `_asdict()` is ready for `torch.save`."""
 
-    op: Tensor  # [B, width, depth] int64, places in `tapr.augment.ops.NAMES`
+    op: Tensor  # [B, width, depth] int64, places in `NAMES`
     level: Tensor  # [B, width, depth] float64, 0.1 to severity
     value: Tensor  # [B, width, depth] float64, the op's parameter in its own unit
     length: Tensor  # [B, width] int64: how many of the ops are applied
@@ -114,24 +115,19 @@ class AugMix(Augmentation):
         """Run the drawn chains and mix."""
         levels.check(images)
         start = levels.to_levels(images)
-        kind = torch.float32 if images.dtype == torch.uint8 else images.dtype
-        keep = params.keep
-        mixed = images.to(kind) * _pixelwise(keep, images, kind)
-        unit = 1 if images.dtype == torch.uint8 else 255
-        for chain in range(params.op.shape[1]):
-            part = (1 - keep) * params.weight[:, chain] / unit
-            ends = self._run(start, params, chain)
-            mixed.addcmul_(ends.to(kind), _pixelwise(part, images, kind))
-        if images.dtype == torch.uint8:
-            return mixed.add_(0.5).byte()
-        return mixed.clamp_(0, 1)
+        chains = [self._run(start, params, chain) for chain in range(params.op.shape[1])]
+        mixed = torch.empty_like(images)
+        for part in levels.chunks(images):
+            mixed[part] = _mix(images[part], [chain[part] for chain in chains], params, part)
+        return mixed
 
     def _run(self, images: Tensor, params: AugMixParams, chain: int) -> Tensor:
-        nowhere = torch.zeros(len(images), 2, dtype=torch.float64)
-        for step in range(params.op.shape[2]):
-            running = params.length[:, chain] > step
-            op = torch.where(running, params.op[:, chain, step], IDENTITY)
-            images = apply(images, Draw(op, params.value[:, chain, step], nowhere), "bilinear")
+        ops, values = params.op[:, chain].numpy(), params.value[:, chain].numpy()
+        length = params.length[:, chain].numpy()
+        nowhere = np.zeros((len(ops), 2))
+        for step in range(ops.shape[1]):
+            op = np.where(length > step, ops[:, step], IDENTITY)
+            images = apply(images, Draw(op, values[:, step], nowhere), "bilinear")
         return images
 
     def describe(self, params: AugMixParams) -> list[str]:
@@ -153,5 +149,16 @@ class AugMix(Augmentation):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-def _pixelwise(values: Tensor, images: Tensor, dtype: torch.dtype) -> Tensor:
-    return values.to(images.device, dtype).view(-1, 1, 1, 1)
+def _mix(images: Tensor, chains: list[Tensor], params: AugMixParams, part: slice) -> Tensor:
+    whole = images.dtype == torch.uint8
+    kind = torch.float32 if whole else images.dtype
+    parts = torch.column_stack(
+        [params.keep, (1 - params.keep).unsqueeze(1) * params.weight / (1 if whole else 255)]
+    )
+    keep, *weights = (
+        parts[part].to(images.device, kind).view(-1, len(chains) + 1, 1, 1, 1).unbind(1)
+    )
+    mixed = images.to(kind) * keep
+    for chain, weight in zip(chains, weights, strict=True):
+        mixed.addcmul_(chain.to(kind), weight)
+    return mixed.add_(0.5).short() if whole else mixed.clamp_(0, 1)

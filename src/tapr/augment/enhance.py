@@ -4,47 +4,51 @@ Functions of uint8 images [B, C, H, W]; parameters are one float64 per image. Th
 PIL's: float32 in the same order, truncated.
 """
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from tapr.augment.levels import Values, beside
 
 _BOX = (125, 123, 114)  # the colour of the released code's cutout
 _BOX_GREY = 122  # the same in grey
 
 
-def color(images: Tensor, factor: Tensor) -> Tensor:
+def color(images: Tensor, factor: Values) -> Tensor:
     """Blend with the grey image: 0 is grey, 1 the image, above 1 more colourful."""
     if images.shape[1] == 1:
         return images.clone()
-    return blend(grey(images), images, _pixelwise(factor, images)).byte()
+    return blend(grey(images), images, _pixelwise(images, factor)).short().byte()
 
 
-def sharpness(images: Tensor, factor: Tensor) -> Tensor:
+def sharpness(images: Tensor, factor: Values) -> Tensor:
     """Blend with the smoothed image: 0 is smooth, 1 the image, above 1 sharper."""
-    return blend(_smooth(images), images, _pixelwise(factor, images)).byte()
+    return blend(_smooth(images), images, _pixelwise(images, factor)).short().byte()
 
 
-def cutout(images: Tensor, side: Tensor, centre: Tensor) -> Tensor:
+def cutout(images: Tensor, side: Values, centre: Values) -> Tensor:
     """Hide a square of `side` pixels around `centre` [B, 2], x and y in [0, 1], with grey."""
     height, width = images.shape[2:]
-    columns = _between(side, centre[:, 0], width, images.device).unsqueeze(1)
-    rows = _between(side, centre[:, 1], height, images.device).unsqueeze(2)
+    columns = _covered(side, centre[:, 0], width)[:, None, :]
+    rows = _covered(side, centre[:, 1], height)[:, :, None]
+    hidden = torch.from_numpy(rows & columns).to(images.device).unsqueeze(1)
     paint = torch.tensor(_BOX if images.shape[1] == 3 else (_BOX_GREY,), dtype=torch.uint8)
-    hidden = (rows & columns).unsqueeze(1)
     return torch.where(hidden, paint.to(images.device).view(1, -1, 1, 1), images)
 
 
-def _between(side: Tensor, centre: Tensor, size: int, device: torch.device) -> Tensor:
+def _covered(side: Values, centre: Values, size: int) -> NDArray[np.bool_]:
     """Which of `size` places the square covers, [B, size]; the released code drew both ends."""
-    first = (centre * size - side / 2).clamp_(min=0).floor_()
-    last = (first + side).clamp_(max=size).floor_()
-    places = torch.arange(size, device=device)
-    first, last = first.to(device).unsqueeze(1), last.to(device).unsqueeze(1)
-    return (places >= first) & (places <= last)
+    first = np.floor((centre * size - side / 2).clip(min=0))
+    last = np.floor((first + side).clip(max=size))
+    places = np.arange(size)
+    covered: NDArray[np.bool_] = (places >= first[:, None]) & (places <= last[:, None])
+    return covered
 
 
 def blend(plain: Tensor, full: Tensor, factor: Tensor) -> Tensor:
-    """`plain` + `factor` (`full` - `plain`) in float32, kept in 0..255."""
-    return (full.float() - plain.float()).mul(factor.float()).add(plain.float()).clamp_(0, 255)
+    """`plain` + `factor` (`full` - `plain`) in 0..255; `plain` and `factor` are float32."""
+    return (full - plain).mul_(factor).add_(plain).clamp_(0, 255)
 
 
 def grey(images: Tensor) -> Tensor:
@@ -69,5 +73,5 @@ def _smooth(images: Tensor) -> Tensor:
     return smooth
 
 
-def _pixelwise(values: Tensor, images: Tensor) -> Tensor:
-    return values.to(images.device).view(-1, 1, 1, 1)
+def _pixelwise(images: Tensor, values: Values) -> Tensor:
+    return beside(images, values).view(-1, 1, 1, 1)

@@ -1,92 +1,134 @@
 """Ops that move pixels: rotation, shear and translation, as PIL's affine transform does them.
 
-Functions of uint8 images [B, C, H, W]; parameters are one float64 per image. What comes from
+Functions of uint8 images [B, C, H, W]; parameters are one float64 per image. An affine matrix row
+(a, b, c, d, e, f) takes the pixel (x, y) from (a x + b y + c, d x + e y + f); what comes from
 outside the image is black.
 """
 
+from collections.abc import Callable, Mapping
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from tapr.errors import InputError
+from tapr.augment.levels import Values
+from tapr.registry import Registry
 
 _FIXED = 65536.0  # nearest neighbours are found in 16.16 fixed point
 _SLACK = 2.0**-7  # levels; more than float32 interpolation loses, so whole results stay whole
 
+Matrix = Callable[[Values, int, int], Values]
 
-def rotate(images: Tensor, degrees: Tensor, resample: str = "nearest") -> Tensor:
-    """Turn counter-clockwise around the centre."""
-    angle = -torch.deg2rad(degrees.remainder(360))
-    cosine, sine = angle.cos().round(decimals=15), angle.sin().round(decimals=15)
-    x, y = images.shape[3] / 2, images.shape[2] / 2
+
+def _rotation(degrees: Values, height: int, width: int) -> Values:
+    angle = -np.deg2rad(degrees % 360)
+    cosine, sine = np.cos(angle).round(15), np.sin(angle).round(15)
+    x, y = width / 2, height / 2
     right, down = -cosine * x - sine * y + x, sine * x - cosine * y + y
-    matrix = torch.stack([cosine, sine, right, -sine, cosine, down], dim=1)
-    return affine(images, matrix, resample)
+    return np.stack([cosine, sine, right, -sine, cosine, down])
 
 
-def shear_x(images: Tensor, slope: Tensor, resample: str = "nearest") -> Tensor:
-    """Slide each row left by `slope` times its distance from the top."""
-    return affine(images, _matrix(slope, 1), resample)
+def _only(place: int) -> Matrix:
+    def matrix(values: Values, height: int, width: int) -> Values:
+        rows = np.zeros((6, len(values)))
+        rows[[0, 4]] = 1
+        rows[place] = values
+        return rows
 
-
-def shear_y(images: Tensor, slope: Tensor, resample: str = "nearest") -> Tensor:
-    """Slide each column up by `slope` times its distance from the left."""
-    return affine(images, _matrix(slope, 3), resample)
-
-
-def translate_x(images: Tensor, pixels: Tensor, resample: str = "nearest") -> Tensor:
-    """Slide left by `pixels`."""
-    return affine(images, _matrix(_whole(pixels, images, resample), 2), resample)
-
-
-def translate_y(images: Tensor, pixels: Tensor, resample: str = "nearest") -> Tensor:
-    """Slide up by `pixels`."""
-    return affine(images, _matrix(_whole(pixels, images, resample), 5), resample)
-
-
-def _matrix(values: Tensor, place: int) -> Tensor:
-    matrix = torch.tensor([1.0, 0, 0, 0, 1, 0], dtype=torch.float64).repeat(len(values), 1)
-    matrix[:, place] = values
     return matrix
 
 
-def _whole(pixels: Tensor, images: Tensor, resample: str) -> Tensor:
-    # PIL rounds a pure translation in double precision, before the fixed point arithmetic.
-    size = float(max(images.shape[2:]))
-    pixels = pixels.clamp(-size, size)
-    return (pixels + 0.5).floor_() if resample == "nearest" else pixels
+# From one parameter per image to the matrices [6, B] for its height and width.
+MATRICES: Mapping[str, Matrix] = {
+    "rotate": _rotation,
+    "shear_x": _only(1),
+    "shear_y": _only(3),
+    "translate_x": _only(2),
+    "translate_y": _only(5),
+}
 
 
-def affine(images: Tensor, matrix: Tensor, resample: str = "nearest") -> Tensor:
-    """Take each pixel (x, y) from (a x + b y + c, d x + e y + f); `matrix` is [B, 6] on the CPU."""
-    return {"nearest": _nearest, "bilinear": _bilinear}[resample](images, matrix)
+def rotate(images: Tensor, degrees: Values, resample: str = "nearest") -> Tensor:
+    """Turn counter-clockwise around the centre."""
+    return _move("rotate", images, degrees, resample)
 
 
-def _nearest(images: Tensor, matrix: Tensor) -> Tensor:
-    height, width = images.shape[2:]
-    a, b, c, d, e, f = matrix.unbind(1)
-    reach = max(height, width) * (matrix[:, [0, 1, 3, 4]].abs().amax() * 2) + matrix.abs().amax()
-    if reach >= 32768:
-        raise InputError(f"expected an affine map within 32768 pixels, got {reach.item():g}")
-    halves = torch.stack([a, b, c + a * 0.5 + b * 0.5, d, e, f + d * 0.5 + e * 0.5])
-    fixed = (halves * _FIXED + 0.5).floor_().int().to(images.device).view(6, -1, 1, 1)
-    a, b, c, d, e, f = fixed.unbind(0)
+def shear_x(images: Tensor, slope: Values, resample: str = "nearest") -> Tensor:
+    """Slide each row left by `slope` times its distance from the top."""
+    return _move("shear_x", images, slope, resample)
+
+
+def shear_y(images: Tensor, slope: Values, resample: str = "nearest") -> Tensor:
+    """Slide each column up by `slope` times its distance from the left."""
+    return _move("shear_y", images, slope, resample)
+
+
+def translate_x(images: Tensor, pixels: Values, resample: str = "nearest") -> Tensor:
+    """Slide left by `pixels`."""
+    return _move("translate_x", images, pixels, resample)
+
+
+def translate_y(images: Tensor, pixels: Values, resample: str = "nearest") -> Tensor:
+    """Slide up by `pixels`."""
+    return _move("translate_y", images, pixels, resample)
+
+
+def _move(name: str, images: Tensor, values: Values, resample: str) -> Tensor:
+    return RESAMPLING[resample](images, MATRICES[name](values, *images.shape[2:]))
+
+
+def nearest(images: Tensor, matrix: Values) -> Tensor:
+    """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
+    channels, height, width = images.shape[1:]
+    fixed = torch.from_numpy(_fixed(matrix, max(height, width))).to(images.device)
+    a, b, c, d, e, f = fixed.view(6, -1, 1, 1).unbind()
     x = torch.arange(width, dtype=torch.int32, device=images.device)
     y = torch.arange(height, dtype=torch.int32, device=images.device).unsqueeze(1)
-    column, row = (c + b * y) + a * x >> 16, (f + e * y) + d * x >> 16
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    source = (row * width + column).mul_(inside).long().view(len(images), 1, -1)
-    moved = images.flatten(2).gather(2, source.expand(-1, images.shape[1], -1))
-    return moved.view(images.shape).mul_(inside.unsqueeze(1))
+    column = (c + b * y).add(a * x).bitwise_right_shift_(16).clamp_(-1, width)
+    row = (f + e * y).add(d * x).bitwise_right_shift_(16).clamp_(-1, height)
+    # A black frame stands for everything outside: cheaper than comparing every place.
+    framed = images.new_zeros(len(images), channels, height + 2, width + 2)
+    framed[:, :, 1:-1, 1:-1] = images
+    source = row.mul_(width + 2).add_(column).add_(width + 3).long().view(len(images), 1, -1)
+    return framed.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
 
 
-def _bilinear(images: Tensor, matrix: Tensor) -> Tensor:
+def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
+    """The matrix for the middles of the pixels, in fixed point."""
+    a, b, c, d, e, f = matrix
+    middles = np.stack([c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5])
+    # PIL rounds a pure translation in double precision, before the fixed point arithmetic.
+    middles = np.where((b == 0) & (d == 0), np.floor(middles), middles)
+    fixed = np.stack([a, b, middles[0], d, e, middles[1]])
+    fixed[[2, 5]] = fixed[[2, 5]].clip(-2 * side, 3 * side)
+    return np.floor(fixed * _FIXED + 0.5).astype(np.int32)
+
+
+def bilinear(images: Tensor, matrix: Values) -> Tensor:
+    """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
     height, width = images.shape[2:]
-    a, b, c, d, e, f = matrix.to(images.device).view(-1, 6, 1, 1).unbind(1)
+    a, b, c, d, e, f = torch.from_numpy(matrix).to(images.device).view(6, -1, 1, 1).unbind()
     x = torch.arange(width, dtype=torch.float64, device=images.device) + 0.5
     y = (torch.arange(height, dtype=torch.float64, device=images.device) + 0.5).unsqueeze(1)
-    column, row = a * x + b * y + c, d * x + e * y + f
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    grid = torch.stack([column * (2 / width) - 1, row * (2 / height) - 1], dim=-1).float()
+    columns, rows = (a * x, b * y + c), (d * x, e * y + f)
+    inside = (
+        _inside(columns[0] + columns[1], width).bitwise_or_(_inside(rows[0] + rows[1], height)) >= 0
+    )
+    along, down = (
+        torch.complex(column.float() * (2 / width), row.float() * (2 / height))
+        for column, row in zip(columns, rows, strict=True)
+    )
+    grid = torch.view_as_real(along + (down - (1 + 1j)))
     moved = functional.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
-    return moved.add_(_SLACK).byte().mul_(inside.unsqueeze(1))
+    return moved.add_(_SLACK).short().byte().mul_(inside.unsqueeze(1))
+
+
+def _inside(places: Tensor, size: int) -> Tensor:
+    """Negative where a place is outside 0 <= place < size: one comparison serves both axes."""
+    whole = places.floor().int()
+    return (size - 1 - whole).bitwise_or_(whole)
+
+
+RESAMPLING = Registry("resampling", {"nearest": nearest, "bilinear": bilinear})

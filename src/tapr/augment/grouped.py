@@ -1,87 +1,119 @@
 """One op per image over a whole batch: images are grouped by op, each op runs once per group."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from tapr.augment import enhance, geometry, tone
-from tapr.registry import Registry
+from tapr.augment import enhance, geometry, levels, tone
+from tapr.augment.levels import Values
 
 
 class Draw(NamedTuple):
-    """What was drawn for each image of a batch, on the CPU."""
+    """What was drawn for each image of a batch."""
 
-    op: Tensor  # [B] int64, the op's place in OPS
-    value: Tensor  # [B] float64, the op's parameter
-    centre: Tensor  # [B, 2] float64 in [0, 1), where cutout cuts
-
-
-class Op(NamedTuple):
-    """How an op is run on levels [b, C, H, W], and how its value is told to people."""
-
-    run: Callable[[Tensor, Draw, str], Tensor]
-    caption: str
+    op: NDArray[np.int64]  # [B], the op's place in NAMES
+    value: Values  # [B], the op's parameter
+    centre: Values  # [B, 2] in [0, 1), where cutout cuts
 
 
-def _plain(kernel: Callable[[Tensor], Tensor], caption: str) -> Op:
-    return Op(lambda images, draw, resample: kernel(images), caption)
+Run = Callable[[Tensor, Draw, str], Tensor]  # levels, sorted by op; the draw; the resampling
 
 
-def _valued(kernel: Callable[[Tensor, Tensor], Tensor], caption: str) -> Op:
-    return Op(lambda images, draw, resample: kernel(images, draw.value), caption)
+def _plain(kernel: Callable[[Tensor], Tensor]) -> Run:
+    return lambda images, draw, resample: kernel(images)
 
 
-def _moving(kernel: Callable[[Tensor, Tensor, str], Tensor], caption: str) -> Op:
-    return Op(lambda images, draw, resample: kernel(images, draw.value, resample), caption)
+def _valued(kernel: Callable[[Tensor, Values], Tensor]) -> Run:
+    return lambda images, draw, resample: kernel(images, draw.value)
 
 
-OPS: Registry[Op] = Registry(
-    "op",
-    {
-        "identity": _plain(lambda images: images, "identity"),
-        "autocontrast": _plain(tone.autocontrast, "autocontrast"),
-        "equalize": _plain(tone.equalize, "equalize"),
-        "rotate": _moving(geometry.rotate, "rotate {:+.3g}°"),
-        "solarize": _valued(tone.solarize, "solarize from {:.0f}"),
-        "color": _valued(enhance.color, "color ×{:.2f}"),
-        "posterize": _valued(tone.posterize, "posterize to {:.0f} bits"),
-        "contrast": _valued(tone.contrast, "contrast ×{:.2f}"),
-        "brightness": _valued(tone.brightness, "brightness ×{:.2f}"),
-        "sharpness": _valued(enhance.sharpness, "sharpness ×{:.2f}"),
-        "shear_x": _moving(geometry.shear_x, "shear x {:+.3f}"),
-        "shear_y": _moving(geometry.shear_y, "shear y {:+.3f}"),
-        "translate_x": _moving(geometry.translate_x, "translate x {:+.3g} px"),
-        "translate_y": _moving(geometry.translate_y, "translate y {:+.3g} px"),
-        "invert": _plain(tone.invert, "invert"),
-        "solarize_add": _valued(tone.solarize_add, "solarize add {:.0f}"),
-        "cutout": Op(
-            lambda images, draw, resample: enhance.cutout(images, draw.value, draw.centre),
-            "cutout {:.0f} px",
-        ),
-    },
+def _cutout(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    return enhance.cutout(images, draw.value, draw.centre)
+
+
+def _each(draw: Draw) -> Iterator[tuple[str, Values]]:
+    """Every op of a sorted draw, with its values."""
+    starts = np.flatnonzero(np.diff(draw.op, prepend=-1)).tolist()
+    for start, end in pairwise([*starts, len(draw.op)]):
+        yield NAMES[draw.op[start]], draw.value[start:end]
+
+
+def _tabled(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    """Ops that differ only in their tables run as one."""
+    return tone.look_up(images, np.concatenate([tone.TABLES[op](v) for op, v in _each(draw)]))
+
+
+def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    """Ops that differ only in their matrices run as one."""
+    matrices = [geometry.MATRICES[op](v, *images.shape[2:]) for op, v in _each(draw)]
+    return geometry.RESAMPLING[resample](images, np.concatenate(matrices, axis=1))
+
+
+def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    """AugMix, which interpolates, shifts by whole pixels: there is nothing to interpolate."""
+    return _moved(images, draw, "nearest")
+
+
+class Family(NamedTuple):
+    """Ops that run together, and what is told to people about each."""
+
+    captions: dict[str, str]
+    run: Run
+
+
+FAMILIES: Sequence[Family] = (
+    Family({"identity": "identity"}, _plain(lambda images: images)),
+    Family(
+        {
+            "invert": "invert",
+            "solarize": "solarize from {:.0f}",
+            "solarize_add": "solarize add {:.0f}",
+            "posterize": "posterize to {:.0f} bits",
+            "brightness": "brightness ×{:.2f}",
+        },
+        _tabled,
+    ),
+    Family({"autocontrast": "autocontrast"}, _plain(tone.autocontrast)),
+    Family({"equalize": "equalize"}, _plain(tone.equalize)),
+    Family({"contrast": "contrast ×{:.2f}"}, _valued(tone.contrast)),
+    Family({"color": "color ×{:.2f}"}, _valued(enhance.color)),
+    Family({"sharpness": "sharpness ×{:.2f}"}, _valued(enhance.sharpness)),
+    Family({"cutout": "cutout {:.0f} px"}, _cutout),
+    Family(
+        {"rotate": "rotate {:+.3g}°", "shear_x": "shear x {:+.3f}", "shear_y": "shear y {:+.3f}"},
+        _moved,
+    ),
+    Family(
+        {"translate_x": "translate x {:+.3g} px", "translate_y": "translate y {:+.3g} px"},
+        _shifted,
+    ),
 )
-NAMES = tuple(OPS)
+CAPTIONS = {name: text for family in FAMILIES for name, text in family.captions.items()}
+NAMES = tuple(CAPTIONS)
 IDENTITY = NAMES.index("identity")
+_LAST = np.cumsum([len(family.captions) for family in FAMILIES])  # each family's end in NAMES
 
 
 def apply(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """Run on each of the levels [B, C, H, W] the op drawn for it."""
-    if not len(images):
-        return images
-    order = draw.op.argsort(stable=True)
-    counts = draw.op.bincount(minlength=len(NAMES)).tolist()
-    groups = images.index_select(0, order.to(images.device)).split_with_sizes(counts)
-    draws = zip(*(part[order].split_with_sizes(counts) for part in draw), strict=True)
-    changed = [
-        OPS[name].run(group, Draw(*drawn), resample)
-        for name, group, drawn in zip(NAMES, groups, draws, strict=True)
-        if len(group)
-    ]
-    return torch.cat(changed).index_select(0, order.argsort().to(images.device))
+    order = np.argsort(draw.op, kind="stable")
+    images = images.index_select(0, torch.from_numpy(order).to(images.device))
+    draw = Draw(draw.op[order], draw.value[order], draw.centre[order])
+    ends = np.searchsorted(draw.op, _LAST).tolist()
+    changed = [images[:0]]
+    for family, start, end in zip(FAMILIES, [0, *ends], ends, strict=False):
+        for part in levels.chunks(images, start, end):
+            drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
+            changed.append(family.run(images[part], drawn, resample))
+    back = torch.from_numpy(np.argsort(order)).to(images.device)
+    return torch.cat(changed).index_select(0, back)
 
 
 def caption(op: int, value: float) -> str:
     """What an op does to an image, for people."""
-    return OPS[NAMES[op]].caption.format(value)
+    return CAPTIONS[NAMES[op]].format(value)

@@ -4,20 +4,28 @@ PIL's operations are defined on 8-bit levels, so everything between is computed 
 image is rounded to the nearest level first, and its result is a multiple of 1/255.
 """
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.errors import InputError
 
-_CHUNK = 1 << 20  # elements converted at once: temporaries stay in the cache
+Values = NDArray[np.float64]  # ops' parameters, one per image: few, and on the CPU
+_LARGEST = 4096  # pixels; within reach of PIL's 16.16 fixed point, however an image is sheared
+_CHUNK = 1 << 18  # elements worked on at once: temporaries stay in the cache
 
 
 def check(images: Tensor) -> None:
     """Refuse what is not a batch of uint8 images, or of float images in [0, 1]."""
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise InputError(
             f"expected images [B, C, H, W] with 1 or 3 channels, got {list(images.shape)}"
         )
+    if not all(0 < side <= _LARGEST for side in images.shape[2:]):
+        raise InputError(f"expected sides of 1 to {_LARGEST} pixels, got {list(images.shape[2:])}")
     if images.dtype == torch.uint8:
         return
     if not images.is_floating_point():
@@ -30,18 +38,30 @@ def check(images: Tensor) -> None:
         raise InputError(f"expected images in [0, 1], got {end} {bound:g}")
 
 
+def chunks(images: Tensor, start: int = 0, end: int | None = None) -> Iterator[slice]:
+    """Slices of the batch, each of few enough pixels for the cache, or of one image."""
+    end = len(images) if end is None else end
+    size = max(1, _CHUNK // images[0].numel()) if end > start else 1
+    return (slice(first, min(end, first + size)) for first in range(start, end, size))
+
+
 def to_levels(images: Tensor) -> Tensor:
-    """Images as uint8 levels; uint8 images are passed through, not copied."""
+    """Images as contiguous uint8 levels; where they are that already, not copied."""
     if images.dtype == torch.uint8:
-        return images
+        return images.contiguous()
     levels = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
-    size = max(1, _CHUNK * len(images) // max(1, images.numel()))
-    for start in range(0, len(images), size):
-        part = slice(start, start + size)
-        levels[part] = images[part].mul(255).add_(0.5)
+    half = torch.tensor(0.5, dtype=images.dtype, device=images.device)
+    for part in chunks(images):
+        # By way of int16, which torch converts to and from with vector instructions.
+        levels[part] = torch.add(half, images[part], alpha=255).short()
     return levels
 
 
 def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
     """Levels as images of `dtype`: uint8, or float in [0, 1]."""
     return levels if dtype == torch.uint8 else levels.to(dtype).div_(255)
+
+
+def beside(images: Tensor, values: Values) -> Tensor:
+    """Values in float32 on the device of the images."""
+    return torch.from_numpy(values.astype(np.float32)).to(images.device)

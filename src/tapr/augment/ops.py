@@ -1,7 +1,7 @@
 """The ops of RandAugment and AugMix, equal to PIL's: pure functions of a batch of images.
 
-Each takes images [B, C, H, W], uint8 or float in [0, 1], of 1 or 3 channels, and one parameter per
-image, [B]. A float image is rounded to the nearest of 256 levels first.
+Each takes images [B, C, H, W], uint8 or float in [0, 1], of 1 or 3 channels, and, where the op has
+one, a parameter per image, [B]. A float image is rounded to the nearest of 256 levels first.
 
 >>> images = torch.tensor([[[[10, 200]]]], dtype=torch.uint8)
 >>> solarize(images, torch.tensor([128])).tolist()
@@ -10,61 +10,93 @@ image, [B]. A float image is rounded to the nearest of 256 levels first.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tapr.augment import enhance, geometry, levels, tone
-from tapr.augment.grouped import NAMES as NAMES
 from tapr.errors import InputError
 
-P = ParamSpec("P")
+
+class Move(Protocol):
+    """An op that moves pixels, the nearest ones or interpolated ("bilinear")."""
+
+    def __call__(self, images: Tensor, values: Tensor, resample: str = "nearest") -> Tensor:
+        """Move the pixels of each image by its value."""
 
 
-def _public(
-    kernel: Callable[Concatenate[Tensor, P], Tensor],
-) -> Callable[Concatenate[Tensor, P], Tensor]:
-    """A kernel on levels as a function of any images: arguments checked, dtype kept."""
+def _values(values: Tensor, images: Tensor, shape: tuple[int, ...] = ()) -> levels.Values:
+    if values.shape != (len(images), *shape):
+        raise InputError(
+            f"expected values of shape {[len(images), *shape]}, got {list(values.shape)}"
+        )
+    array: levels.Values = values.detach().to("cpu", torch.float64).numpy()
+    if not np.isfinite(array).all():
+        raise InputError("expected finite values, got an infinite one or NaN")
+    return array
 
+
+def _plain(kernel: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     @wraps(kernel)
-    def op(images: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> Tensor:
+    def op(images: Tensor) -> Tensor:
         levels.check(images)
-        values = [_values(arg, len(images)) if isinstance(arg, Tensor) else arg for arg in args]
-        changed = kernel(levels.to_levels(images), *values, **kwargs)  # type: ignore[arg-type]
+        return levels.from_levels(kernel(levels.to_levels(images)), images.dtype)
+
+    return op
+
+
+def _valued(
+    kernel: Callable[[Tensor, levels.Values], Tensor],
+) -> Callable[[Tensor, Tensor], Tensor]:
+    @wraps(kernel)
+    def op(images: Tensor, values: Tensor) -> Tensor:
+        levels.check(images)
+        changed = kernel(levels.to_levels(images), _values(values, images))
         return levels.from_levels(changed, images.dtype)
 
     return op
 
 
-def _values(values: Tensor, count: int) -> Tensor:
-    if not values.ndim or len(values) != count:
-        raise InputError(f"expected {count} values, one per image, got {list(values.shape)}")
-    values = values.detach().to("cpu", torch.float64)
-    if not values.isfinite().all():
-        raise InputError("expected finite values, got an infinite one or NaN")
-    return values
+def _moving(kernel: Callable[[Tensor, levels.Values, str], Tensor], most: float) -> Move:
+    @wraps(kernel)
+    def op(images: Tensor, values: Tensor, resample: str = "nearest") -> Tensor:
+        levels.check(images)
+        array = _values(values, images)
+        if (np.abs(array) > most).any():
+            raise InputError(f"expected values within ±{most:g}, got {np.abs(array).max():g}")
+        changed = kernel(levels.to_levels(images), array, resample)
+        return levels.from_levels(changed, images.dtype)
+
+    return op
 
 
-@_public
+@_plain
 def identity(images: Tensor) -> Tensor:
     """Leave the image as it is."""
     return images.clone()
 
 
-autocontrast = _public(tone.autocontrast)
-equalize = _public(tone.equalize)
-invert = _public(tone.invert)
-solarize = _public(tone.solarize)
-solarize_add = _public(tone.solarize_add)
-posterize = _public(tone.posterize)
-brightness = _public(tone.brightness)
-contrast = _public(tone.contrast)
-color = _public(enhance.color)
-sharpness = _public(enhance.sharpness)
-cutout = _public(enhance.cutout)
-rotate = _public(geometry.rotate)
-shear_x = _public(geometry.shear_x)
-shear_y = _public(geometry.shear_y)
-translate_x = _public(geometry.translate_x)
-translate_y = _public(geometry.translate_y)
+def cutout(images: Tensor, side: Tensor, centre: Tensor) -> Tensor:
+    """Hide a square of `side` pixels around `centre` [B, 2], x and y in [0, 1], with grey."""
+    levels.check(images)
+    places = _values(side, images), _values(centre, images, (2,))
+    return levels.from_levels(enhance.cutout(levels.to_levels(images), *places), images.dtype)
+
+
+autocontrast = _plain(tone.autocontrast)
+equalize = _plain(tone.equalize)
+invert = _plain(tone.invert)
+solarize = _valued(tone.solarize)
+solarize_add = _valued(tone.solarize_add)
+posterize = _valued(tone.posterize)
+brightness = _valued(tone.brightness)
+contrast = _valued(tone.contrast)
+color = _valued(enhance.color)
+sharpness = _valued(enhance.sharpness)
+rotate = _moving(geometry.rotate, most=1e6)
+shear_x = _moving(geometry.shear_x, most=4)
+shear_y = _moving(geometry.shear_y, most=4)
+translate_x = _moving(geometry.translate_x, most=1e6)
+translate_y = _moving(geometry.translate_y, most=1e6)

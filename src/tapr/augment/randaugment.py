@@ -51,7 +51,7 @@ SCALES = Registry(
 class RandAugmentParams(NamedTuple):
     """What was drawn for each image; `_asdict()` is ready for `torch.save`."""
 
-    op: Tensor  # [B, n] int64, places in `tapr.augment.ops.NAMES`
+    op: Tensor  # [B, n] int64, places in `NAMES`
     level: Tensor  # [B, n] int64, 1 to 30
     value: Tensor  # [B, n] float64, the op's parameter in its own unit
     centre: Tensor  # [B, n, 2] float64 in [0, 1), where cutout cuts
@@ -102,8 +102,9 @@ class RandAugment(Augmentation):
         """Apply the drawn ops in their order."""
         levels.check(images)
         changed = levels.to_levels(images)
-        for step in range(params.op.shape[1]):
-            draw = Draw(params.op[:, step], params.value[:, step], params.centre[:, step])
+        op, value, centre = (part.numpy() for part in (params.op, params.value, params.centre))
+        for step in range(op.shape[1]):
+            draw = Draw(op[:, step], value[:, step], centre[:, step])
             changed = apply(changed, draw, "nearest")
         return levels.from_levels(changed, images.dtype)
 

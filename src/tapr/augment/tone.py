@@ -3,33 +3,43 @@
 Functions of uint8 images [B, C, H, W]; parameters are one float64 per image.
 """
 
+from collections.abc import Callable, Mapping
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment.enhance import blend, grey
+from tapr.augment.levels import Values, beside
+
+Tables = NDArray[np.uint8]  # [B, 256]
+_LEVELS = np.arange(256)
+_SOLARIZED = np.where(np.arange(257)[:, None] > _LEVELS, _LEVELS, 255 - _LEVELS).astype(np.uint8)
+_POSTERIZED = (_LEVELS & -(1 << np.arange(7, -1, -1)[:, None])).astype(np.uint8)
 
 
-def autocontrast(images: Tensor) -> Tensor:
-    """Stretch each channel so that its darkest level becomes 0 and its lightest 255."""
-    pixels = images.flatten(2)
-    low, high = (bound.double().unsqueeze(-1) for bound in (pixels.amin(2), pixels.amax(2)))
-    scale = 255 / (high - low)
-    table = (_levels(images) * scale - low * scale).clamp_(0, 255)
-    return _look_up(images, torch.where(high > low, table, _levels(images)))
+def _solarize_add(addition: Values) -> Tables:
+    added = (_LEVELS + np.floor(addition)[:, None]).clip(0, 255)
+    return np.where(added < 128, added, 255 - added).astype(np.uint8)
 
 
-def equalize(images: Tensor) -> Tensor:
-    """Give each channel a flat histogram, as nearly as its levels allow."""
-    count, channels = images.shape[:2]
-    pixels = images.reshape(count * channels, -1).long()
-    first = torch.arange(count * channels, device=images.device).unsqueeze(1) * 256
-    histogram = torch.bincount((pixels + first).flatten(), minlength=count * channels * 256)
-    histogram = histogram.view(count, channels, 256)
-    brightest = images.flatten(2).amax(2, keepdim=True).long()
-    step = (pixels.shape[1] - histogram.gather(2, brightest)) // 255
-    below = histogram.cumsum(2) - histogram
-    table = (step // 2 + below) // step.clamp(min=1)
-    return _look_up(images, torch.where(step > 0, table.clamp_(0, 255), _levels(images).long()))
+def _brightness(factor: Values) -> Tables:
+    return (
+        (_LEVELS.astype(np.float32) * factor.astype(np.float32)[:, None])
+        .clip(0, 255)
+        .astype(np.uint8)
+    )
+
+
+# The ops whose tables depend on nothing but the parameter.
+TABLES: Mapping[str, Callable[[Values], Tables]] = {
+    "invert": lambda values: _SOLARIZED[np.zeros(len(values), int)],
+    "solarize": lambda threshold: _SOLARIZED[np.ceil(threshold).clip(0, 256).astype(int)],
+    "solarize_add": _solarize_add,
+    "posterize": lambda bits: _POSTERIZED[np.floor(bits).clip(1, 8).astype(int) - 1],
+    "brightness": _brightness,
+}
 
 
 def invert(images: Tensor) -> Tensor:
@@ -37,46 +47,67 @@ def invert(images: Tensor) -> Tensor:
     return images.bitwise_not()
 
 
-def solarize(images: Tensor, threshold: Tensor) -> Tensor:
+def solarize(images: Tensor, threshold: Values) -> Tensor:
     """Invert the levels at or above `threshold`."""
-    levels = _levels(images)
-    return _look_up(images, torch.where(levels < _column(threshold, images), levels, 255 - levels))
+    return look_up(images, TABLES["solarize"](threshold))
 
 
-def solarize_add(images: Tensor, addition: Tensor) -> Tensor:
+def solarize_add(images: Tensor, addition: Values) -> Tensor:
     """Add `addition` to every level, then invert those at or above 128."""
-    levels = (_levels(images) + _column(addition, images)).clamp_(0, 255).floor_()
-    return _look_up(images, torch.where(levels < 128, levels, 255 - levels))
+    return look_up(images, TABLES["solarize_add"](addition))
 
 
-def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the `bits` highest bits of every level: 1 to 8, nearer values count as these."""
-    step = 2 ** (8 - _column(bits, images).floor().clamp_(1, 8))
-    return _look_up(images, (_levels(images) / step).floor_() * step)
+def posterize(images: Tensor, bits: Values) -> Tensor:
+    """Keep the `bits` highest bits of every level: 1 to 8; below 1 counts as 1, above 8 as 8."""
+    return look_up(images, TABLES["posterize"](bits))
 
 
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
+def brightness(images: Tensor, factor: Values) -> Tensor:
     """Blend with black: 0 is black, 1 the image, above 1 brighter."""
-    black = torch.zeros((), device=images.device)
-    return _look_up(images, blend(black, _levels(images), _column(factor, images)))
+    return look_up(images, TABLES["brightness"](factor))
 
 
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
+def contrast(images: Tensor, factor: Values) -> Tensor:
     """Blend with the image's mean grey: 0 is that grey, 1 the image, above 1 more contrast."""
-    mean = grey(images).mean((1, 2, 3), dtype=torch.float64).add_(0.5).floor_()
-    table = blend(_column(mean, images), _levels(images), _column(factor, images))
-    return _look_up(images, table)
+    mean = grey(images).mean((1, 2, 3), dtype=torch.float64).add_(0.5).floor_().float()
+    levels = torch.arange(256, dtype=torch.float32, device=images.device)
+    table = blend(mean.unsqueeze(1), levels, beside(images, factor).unsqueeze(1))
+    return _look_up(images, table.short().byte().unsqueeze(1))
 
 
-def _levels(images: Tensor) -> Tensor:
-    return torch.arange(256, dtype=torch.float64, device=images.device)
+def autocontrast(images: Tensor) -> Tensor:
+    """Stretch each channel so that its darkest level becomes 0 and its lightest 255."""
+    pixels = images.flatten(2)
+    low, high = pixels.amin(2, keepdim=True), pixels.amax(2, keepdim=True)
+    flat = high == low
+    # Not `255 / tensor`, which rounds twice.
+    scale = torch.full(low.shape, 255.0, dtype=torch.float64, device=images.device)
+    scale = scale.div_(high - low).masked_fill_(flat, 1)
+    levels = torch.arange(256, dtype=torch.float64, device=images.device)
+    table = (levels * scale).sub_(low.masked_fill_(flat, 0) * scale)
+    return _look_up(images, table.clamp_(0, 255).short().byte())
 
 
-def _column(values: Tensor, images: Tensor) -> Tensor:
-    return values.to(images.device).view(-1, 1, 1)
+def equalize(images: Tensor) -> Tensor:
+    """Give each channel a flat histogram, as nearly as its levels allow."""
+    count, channels = images.shape[:2]
+    pixels = images.reshape(count * channels, -1).long()
+    first = torch.arange(0, 256 * count * channels, 256, device=images.device).unsqueeze(1)
+    histogram = torch.bincount((pixels + first).flatten(), minlength=256 * count * channels)
+    histogram = histogram.view(-1, 256)
+    brightest = pixels.amax(1, keepdim=True)
+    step = (pixels.shape[1] - histogram.gather(1, brightest)) // 255
+    below = (histogram.cumsum(1) - histogram).add_(step // 2).double()
+    table = below.div_(step).clamp_(0, 255).short().byte()  # no step: garbage, not used
+    levels = torch.arange(256, dtype=torch.uint8, device=images.device)
+    return torch.where(step > 0, table, levels).gather(1, pixels).view(images.shape)
+
+
+def look_up(images: Tensor, table: Tables) -> Tensor:
+    """Each pixel's entry in its image's table."""
+    return _look_up(images, torch.from_numpy(table).to(images.device).unsqueeze(1))
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:
-    """Each pixel's entry in its image's table, [B, C, 256] or [B, 1, 256]."""
-    pixels = images.flatten(2).long()
-    return table.byte().expand(*images.shape[:2], 256).gather(2, pixels).view(images.shape)
+    table = table.expand(-1, images.shape[1], -1)  # [B, C, 256]
+    return table.gather(2, images.flatten(2).long()).view(images.shape)

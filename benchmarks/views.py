@@ -1,0 +1,143 @@
+"""Images per CPU-second: our batched views beside PIL, image by image, in one process.
+
+    OMP_NUM_THREADS=1 python benchmarks/views.py
+
+Both sides start from and end at a float batch [B, 3, H, W], draw an op and a level of their own for
+every image, and run the same ops at the same levels. The ratio is the median over rounds in which
+the two sides alternate.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageEnhance, ImageOps
+from torch import Tensor
+
+from tapr.augment import AugMix, RandAugment
+
+ROUNDS = 15
+AFFINE, BILINEAR = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+NEAREST = Image.Resampling.NEAREST
+PilOp = Callable[[Image.Image, float, Image.Resampling], Image.Image]
+
+OPS: dict[str, PilOp] = {
+    "identity": lambda image, value, how: image,
+    "autocontrast": lambda image, value, how: ImageOps.autocontrast(image),
+    "equalize": lambda image, value, how: ImageOps.equalize(image),
+    "rotate": lambda image, value, how: image.rotate(value, how),
+    "solarize": lambda image, value, how: ImageOps.solarize(image, value),  # type: ignore[arg-type]
+    "color": lambda image, value, how: ImageEnhance.Color(image).enhance(value),
+    "posterize": lambda image, value, how: ImageOps.posterize(image, max(1, int(value))),
+    "contrast": lambda image, value, how: ImageEnhance.Contrast(image).enhance(value),
+    "brightness": lambda image, value, how: ImageEnhance.Brightness(image).enhance(value),
+    "sharpness": lambda image, value, how: ImageEnhance.Sharpness(image).enhance(value),
+    "shear_x": lambda image, v, how: image.transform(image.size, AFFINE, (1, v, 0, 0, 1, 0), how),
+    "shear_y": lambda image, v, how: image.transform(image.size, AFFINE, (1, 0, 0, v, 1, 0), how),
+    "translate_x": lambda image, v, how: image.transform(
+        image.size, AFFINE, (1, 0, v, 0, 1, 0), how
+    ),
+    "translate_y": lambda image, v, how: image.transform(
+        image.size, AFFINE, (1, 0, 0, 0, 1, v), how
+    ),
+}
+SIGNED = {"rotate", "shear_x", "shear_y", "translate_x", "translate_y"}
+RANDAUGMENT = {
+    **dict.fromkeys(("rotate",), (0, 30)),
+    **dict.fromkeys(("shear_x", "shear_y"), (0, 0.3)),
+    **dict.fromkeys(("translate_x", "translate_y"), (0, 100)),
+    **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), (0.1, 1.9)),
+    "solarize": (0, 256),
+    "posterize": (0, 4),
+}
+AUGMIX_WHOLE = {"rotate", "translate_x", "translate_y", "solarize", "posterize"}
+
+
+def to_arrays(images: Tensor) -> NDArray[np.uint8]:
+    levels = images.mul(255).add_(0.5).to(torch.uint8)
+    return levels.permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def to_images(arrays: list[NDArray[np.uint8]]) -> Tensor:
+    return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float().div_(255).contiguous()
+
+
+def pil_randaugment(images: Tensor, rng: random.Random) -> Tensor:
+    names = list(OPS)
+    done = []
+    for array in to_arrays(images):
+        name = rng.choice(names)
+        low, high = RANDAUGMENT.get(name, (0, 0))
+        value = rng.randint(1, 1) / 30 * (high - low) + low
+        if name in SIGNED and rng.random() > 0.5:
+            value = -value
+        done.append(np.asarray(OPS[name](Image.fromarray(array), value, NEAREST)))
+    return to_images(done)
+
+
+def augmix_value(name: str, side: int, rng: random.Random) -> float:
+    ranges = RANDAUGMENT | dict.fromkeys(("translate_x", "translate_y"), (0, side / 3))
+    low, high = ranges.get(name, (0, 0))
+    value = rng.uniform(0.1, 2) / 10 * (high - low)
+    value = int(value) if name in AUGMIX_WHOLE else value
+    if name in SIGNED:
+        return -value if rng.random() > 0.5 else value
+    return {"solarize": 256 - value, "posterize": 4 - value}.get(name, low + value)
+
+
+def pil_augmix(images: Tensor, rng: random.Random) -> Tensor:
+    names = list(OPS)
+    done = []
+    for array in to_arrays(images):
+        image = Image.fromarray(array)
+        for _ in range(rng.randint(1, 3)):
+            name = rng.choice(names)
+            image = OPS[name](image, augmix_value(name, array.shape[0], rng), BILINEAR)
+        keep = np.float32(rng.betavariate(1, 1))
+        scale = np.float32(1 / 255)
+        done.append((keep * scale) * array + ((1 - keep) * scale) * np.asarray(image))
+    return torch.from_numpy(np.stack(done)).permute(0, 3, 1, 2).contiguous()
+
+
+def cpu_seconds(call: Callable[[], Tensor]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def compare(ours: Callable[[], Tensor], theirs: Callable[[], Tensor]) -> tuple[float, float]:
+    ours(), theirs()  # warm up
+    pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(ROUNDS)]
+    return median(own for own, _ in pairs), median(pil for _, pil in pairs)
+
+
+def photographs(count: int, side: int, generator: torch.Generator) -> Tensor:
+    """Images with smooth parts and edges, like photographs: noise would flatter no one."""
+    coarse = torch.rand(count, 3, 8, 8, generator=generator)
+    smooth = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bicubic")
+    noise = 0.05 * torch.randn(count, 3, side, side, generator=generator)
+    return (smooth + noise).clamp_(0, 1)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    generator, rng = torch.Generator().manual_seed(0), random.Random(0)
+    sides = {"RandAugment": (RandAugment(), pil_randaugment), "AugMix": (AugMix(), pil_augmix)}
+    print(f"{'':12} {'batch':>14} {'tapr images/s':>14} {'PIL images/s':>14} {'ratio':>7}")
+    for count, side in ((200, 32), (64, 224)):
+        images = photographs(count, side, generator)
+        for name, (ours, theirs) in sides.items():
+            own, pil = compare(
+                lambda ours=ours: ours(images, generator),  # type: ignore[misc]
+                lambda theirs=theirs: theirs(images, rng),  # type: ignore[misc]
+            )
+            batch = f"{count} x {side} x {side}"
+            print(f"{name:12} {batch:>14} {count / own:14,.0f} {count / pil:14,.0f} {pil / own:7.1f}")
+
+
+if __name__ == "__main__":
+    main()
