@@ -1,0 +1,85 @@
+"""`tapr train`: a source model from scratch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapr.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tapr.runs.train import Step
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Argument(help="A data set with a train split, e.g. `cifar10`.")],
+    out: Annotated[Path, typer.Option(help="The folder for checkpoints, log, model and its card.")],
+    model: str = typer.Option("small", help="The architecture, e.g. `small`, `wrn-40-2`."),
+    epochs: int = typer.Option(40, min=1),
+    seed: int = typer.Option(0, help="Decides weights, order and augmentation."),
+    batch_size: int = typer.Option(128, min=1),
+    learning_rate: float = typer.Option(0.3, help="The peak of the one-cycle schedule."),
+    weight_decay: float = typer.Option(5e-4),
+    label_smoothing: float = typer.Option(0.0, help="Off by default."),
+    augment: str = typer.Option("crop-flip", help="`crop-flip`, or `augmix` on top of it."),
+    device: str = typer.Option("cpu", help="`cpu`, `cuda`, `cuda:1`, `mps`."),
+    resume: bool = typer.Option(False, "--resume", help="Go on from the folder's checkpoint."),
+) -> None:
+    """Train a source model from scratch: nesterov SGD, one cycle, averaged weights.
+
+    The result is `OUT/model.safetensors`, which `tapr.models.load` takes, and its card.
+    After an interruption the same command with `--resume` ends in the same weights, bit for bit.
+
+    Example: `tapr train cifar10 --model small --epochs 40 --seed 0 --out runs/cifar10-small`
+    """
+    from tapr import datasets
+    from tapr.errors import InputError
+    from tapr.runs.train import CHECKPOINT, Recipe, Training
+
+    recipe = Recipe(
+        dataset,
+        architecture=model,
+        epochs=epochs,
+        seed=seed,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        label_smoothing=label_smoothing,
+        augment=augment,
+    )
+    if (out / CHECKPOINT).exists() and not resume:
+        raise InputError(f"{out} holds a checkpoint: go on with --resume, or choose another --out")
+    training = Training(recipe, datasets.load(dataset, "train"), out, device)
+    if resume:
+        training.resume()
+    _show(training.run(), epochs)
+    training.save()
+    typer.echo(f"wrote {out / 'model.safetensors'} and its card; `tapr models card` measures it")
+
+
+def _show(steps: Iterator[Step], epochs: int) -> None:
+    from rich.console import Console
+    from rich.progress import Progress, TimeRemainingColumn
+
+    console = Console()
+    columns = (
+        *Progress.get_default_columns()[:-1],
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("training", total=None)
+        for step in steps:
+            bar.update(task, completed=step.done, total=step.total)
+            if step.epoch:
+                record = step.epoch
+                bar.console.print(
+                    f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}  "
+                    f"train accuracy {record['train_accuracy']:.2%}  "
+                    f"{record['images_per_second']:.0f} images/s",
+                    highlight=False,
+                )

@@ -1,0 +1,66 @@
+"""The numbers of a model card: accuracy on clean and on corrupted test images, unadapted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from tapr import files
+from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
+from tapr.datasets import Dataset
+from tapr.errors import InputError
+from tapr.models import zoo
+
+CLEAN = "clean"
+SEVERITY = 5
+BATCH = 500
+
+
+class Measured(NamedTuple):
+    """One number of a card, and how many come in all."""
+
+    name: str  # "clean", or a corruption
+    accuracy: float
+    done: int
+    total: int
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, data: Dataset) -> float:
+    """The share of the images that the model, in evaluation mode, gets right."""
+    if data.labels is None or not len(data):
+        raise InputError(f"expected images with labels, got {len(data)} of {data.name} without")
+    model.eval()
+    correct = 0
+    for first in range(0, len(data), BATCH):
+        part = slice(first, first + BATCH)
+        images = torch.from_numpy(np.asarray(data.images[part])).permute(0, 3, 1, 2)
+        guesses = model(images.float() / 255).argmax(1).numpy()
+        correct += int((guesses == data.labels[part]).sum())
+    return correct / len(data)
+
+
+def measure(model: nn.Module, data: Dataset) -> Iterator[Measured]:
+    """Measure clean accuracy, then accuracy under each corruption at severity 5, seed 0."""
+    total = 1 + len(CORRUPTIONS)
+    yield Measured(CLEAN, accuracy(model, data), 1, total)
+    for done, name in enumerate(CORRUPTIONS, start=2):
+        images = corrupt(np.asarray(data.images[:]), name, SEVERITY, seed=0)
+        yield Measured(name, accuracy(model, replace(data, images=images)), done, total)
+
+
+def fill(path: Path, data: Dataset, numbers: dict[str, float]) -> None:
+    """Write measured numbers into the card beside a model file."""
+    card = zoo.card(path)
+    corrupted = {name: value for name, value in numbers.items() if name != CLEAN}
+    card["test_images"] = len(data)
+    card["clean_accuracy"] = numbers[CLEAN]
+    card["severity_5_accuracy"] = corrupted
+    card["severity_5_mean_of_15"] = round(sum(corrupted[name] for name in STANDARD) / 15, 5)
+    with files.atomic(path.with_suffix(".json")) as part:
+        part.write_text(json.dumps(card, indent=2) + "\n")

@@ -1,0 +1,243 @@
+"""Train a source model from scratch: one seed, exact resume, a log; on any device."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tapr import files, rng
+from tapr.datasets import Dataset
+from tapr.errors import InputError, StateError
+from tapr.models import architectures, checkpoint
+from tapr.models.inputs import Normalize
+from tapr.runs.train_views import AUGMENTS
+
+FORMAT = "tapr-training-1"
+MOMENTUM = 0.9
+WARM_UP = 0.15  # the share of the steps in which the learning rate rises
+AVERAGING = 0.999  # how much of the averaged weights a step keeps, in a long training
+CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the weights, beside the data's content and the number of threads."""
+
+    dataset: str
+    architecture: str = "small"
+    epochs: int = 40
+    seed: int = 0
+    batch_size: int = 128
+    learning_rate: float = 0.3
+    weight_decay: float = 5e-4
+    label_smoothing: float = 0.0
+    augment: str = "crop-flip"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "learning_rate"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"expected {name} above 0, got {getattr(self, name)}")
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError(f"expected label_smoothing in [0, 1), got {self.label_smoothing}")
+        if self.weight_decay < 0:
+            raise InputError(f"expected weight_decay of at least 0, got {self.weight_decay}")
+        AUGMENTS[self.augment]  # an unknown name fails here, before any work
+
+    def command(self) -> str:
+        """The command line that repeats the training."""
+        return (
+            f"tapr train {self.dataset} --model {self.architecture} --epochs {self.epochs} "
+            f"--seed {self.seed} --batch-size {self.batch_size} "
+            f"--learning-rate {self.learning_rate:g} --weight-decay {self.weight_decay:g} "
+            f"--label-smoothing {self.label_smoothing:g} --augment {self.augment}"
+        )
+
+
+class Step(NamedTuple):
+    """How far the training is; `epoch` is set after the last step of one."""
+
+    done: int
+    total: int
+    epoch: dict[str, float] | None = None
+
+
+class Training:
+    """A model on its way: iterate `run()`; `average` holds the weights to keep."""
+
+    def __init__(
+        self, recipe: Recipe, data: Dataset, folder: Path, device: torch.device | str = "cpu"
+    ) -> None:
+        if data.labels is None or len(data) < recipe.batch_size:
+            raise InputError(
+                f"expected at least one batch of {recipe.batch_size} labelled images, "
+                f"got {len(data)} of {data.name}"
+            )
+        self.recipe, self.data, self.folder = recipe, data, folder
+        self.device = _usable(device)
+        self.labels = torch.from_numpy(data.labels)
+        self.model = self._fresh().to(memory_format=torch.channels_last).to(self.device)  # type: ignore[call-overload]
+        self.average = copy.deepcopy(self.model).eval()
+        self.optimizer = _optimizer(self.model, recipe)
+        self.per_epoch = len(data) // recipe.batch_size
+        self.history: list[dict[str, float]] = []
+
+    def run(self) -> Iterator[Step]:
+        """Train to the last epoch; a checkpoint and the log are on disk after each."""
+        total = self.recipe.epochs * self.per_epoch
+        for epoch in range(len(self.history), self.recipe.epochs):
+            started = time.perf_counter()
+            generator = rng.generator(self.recipe.seed, "train", epoch)
+            order = torch.randperm(len(self.data), generator=generator)
+            loss = correct = 0.0
+            for step in range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch):
+                first = (step % self.per_epoch) * self.recipe.batch_size
+                index = order[first : first + self.recipe.batch_size]
+                self._set_rate(step, total)
+                losses, hits = self._step(index, generator)
+                loss, correct = loss + losses, correct + hits
+                yield Step(step + 1, total)
+            seconds = time.perf_counter() - started
+            self.history.append(self._record(epoch, loss, correct, seconds))
+            self._write()
+            yield Step((epoch + 1) * self.per_epoch, total, self.history[-1])
+
+    def resume(self) -> None:
+        """Go on where the folder's checkpoint stands; refuse one of another recipe."""
+        saved = _read(self.folder / CHECKPOINT)
+        mine = asdict(self.recipe)
+        other = [key for key in mine if saved["recipe"].get(key) != mine[key]]
+        if other:
+            differences = ", ".join(
+                f"{key} {saved['recipe'].get(key)!r} there, {mine[key]!r} asked" for key in other
+            )
+            raise StateError(f"the checkpoint in {self.folder} has another recipe: {differences}")
+        self.model.load_state_dict(saved["model"])
+        self.average.load_state_dict(saved["average"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.history = saved["history"]
+
+    def save(self) -> Path:
+        """Write the averaged weights, and a card that says how they were made."""
+        path = self.folder / "model.safetensors"
+        checkpoint.save(self.average, path, self.recipe.architecture)
+        card = {
+            "dataset": self.recipe.dataset,
+            "architecture": self.recipe.architecture,
+            "classes": len(self.data.classes),
+            "training_images": len(self.data),
+            "epochs": self.recipe.epochs,
+            "seed": self.recipe.seed,
+            "augment": self.recipe.augment,
+            "command": self.recipe.command(),
+            "hours": round(sum(record["seconds"] for record in self.history) / 3600, 2),
+            "threads": torch.get_num_threads(),
+            "device": self.device.type,
+            "torch": torch.__version__,
+        }
+        with files.atomic(path.with_suffix(".json")) as part:
+            part.write_text(json.dumps(card, indent=2) + "\n")
+        return path
+
+    def _fresh(self) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(rng.derive(self.recipe.seed, "weights"))
+            model = architectures.build(self.recipe.architecture, len(self.data.classes))
+        sample = torch.randperm(len(self.data), generator=rng.generator(0, "normalize"))[:5000]
+        pixels = torch.from_numpy(np.asarray(self.data.images[sample.numpy()])).double() / 255
+        std, mean = torch.std_mean(pixels, (0, 1, 2))
+        model.normalize = Normalize(mean.tolist(), std.tolist())
+        return model
+
+    def _set_rate(self, step: int, total: int) -> None:
+        """One cycle: up in a line from zero, down in a line to zero."""
+        rise = WARM_UP * total
+        share = min((step + 1) / rise, (total - step) / (total - rise))
+        for group in self.optimizer.param_groups:
+            group["lr"] = share * self.recipe.learning_rate
+
+    def _step(self, index: Tensor, generator: torch.Generator) -> tuple[float, float]:
+        images = torch.from_numpy(np.asarray(self.data.images[index.numpy()])).to(self.device)
+        labels = self.labels[index].to(self.device)
+        self.model.train()
+        loss, logits = AUGMENTS[self.recipe.augment](
+            self.model, images, labels, self.recipe.label_smoothing, generator
+        )
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        self.optimizer.step()
+        self._average_in()
+        return loss.item(), (logits.argmax(1) == labels).float().mean().item()
+
+    @torch.no_grad()
+    def _average_in(self) -> None:
+        weight = max(1 - AVERAGING, 10 / (self.recipe.epochs * self.per_epoch))
+        for mean, value in zip(
+            self.average.state_dict().values(), self.model.state_dict().values(), strict=True
+        ):
+            if mean.is_floating_point():
+                mean.lerp_(value, weight)
+            else:
+                mean.copy_(value)
+
+    def _record(self, epoch: int, loss: float, correct: float, seconds: float) -> dict[str, float]:
+        images = self.per_epoch * self.recipe.batch_size
+        return {
+            "epoch": epoch + 1,
+            "loss": round(loss / self.per_epoch, 5),
+            "train_accuracy": round(correct / self.per_epoch, 5),
+            "seconds": round(seconds, 1),
+            "images_per_second": round(images / seconds, 1),
+        }
+
+    def _write(self) -> None:
+        state = {
+            "format": FORMAT,
+            "recipe": asdict(self.recipe),
+            "model": self.model.state_dict(),
+            "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "history": self.history,
+        }
+        with files.atomic(self.folder / CHECKPOINT) as part:
+            torch.save(state, part)
+        with files.atomic(self.folder / LOG) as part:
+            part.write_text("".join(json.dumps(record) + "\n" for record in self.history))
+
+
+def _usable(device: torch.device | str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+        reason = str(error).splitlines()[0]
+        raise InputError(f"cannot use the device {str(device)!r}: {reason}") from error
+
+
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    kernels = [value for value in model.parameters() if value.ndim > 1]
+    others = [value for value in model.parameters() if value.ndim <= 1]
+    groups = [
+        {"params": kernels, "weight_decay": recipe.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=MOMENTUM, nesterov=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise StateError(f"there is nothing to resume: {path} does not exist") from error
+    except Exception as error:  # torch raises many kinds on a damaged file
+        raise StateError(f"cannot read {path}: it is damaged or not a checkpoint") from error
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise StateError(f"expected a checkpoint of tapr train in {path}, got something else")
+    return saved
