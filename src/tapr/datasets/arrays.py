@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tapr import cache
-from tapr.datasets.base import Dataset, Entry, Labels, Logged, Pixels, Watcher
+from tapr.datasets.base import Dataset, Entry, Logged, Watcher
 from tapr.datasets.cifar import Arrays
 from tapr.datasets.download import Source, fetch_first
 from tapr.errors import DataError
@@ -61,6 +61,7 @@ class ArraySet(Entry):
             try:
                 self._fill(folder, watch, origin)
             except OSError as error:
+                shutil.rmtree(folder / "download", ignore_errors=True)
                 raise cache.cannot_write(folder, error) from error
 
     def load(self, split: str) -> Dataset:
@@ -82,6 +83,13 @@ class ArraySet(Entry):
         downloads = folder / "download"
         archive = origin or fetch_first(self.name, self.sources, downloads, watch)
         watch.note(f"decoding {archive}")
+        try:
+            self._store(self._decoded(archive))
+        finally:
+            shutil.rmtree(downloads, ignore_errors=True)
+        watch.note(f"{self.name} is in {folder}, verified")
+
+    def _decoded(self, archive: Path) -> Arrays:
         arrays = self.decode(archive)
         for (split, part), expected in self.hashes.items():
             came = cache.sha256(arrays[split][PARTS.index(part)])
@@ -90,17 +98,15 @@ class ArraySet(Entry):
                     f"{archive} is not {self.name}: expected {split} {part} "
                     f"with sha256 {expected}, got {came}"
                 )
+        return arrays
+
+    def _store(self, arrays: Arrays) -> None:
         for split, part in self.hashes:
-            self._store(split, part, arrays[split][PARTS.index(part)])
-        shutil.rmtree(downloads, ignore_errors=True)
-        watch.note(f"{self.name} is in {folder}, verified")
+            with cache.writing(self._file(split, part)) as path, path.open("wb") as file:
+                np.save(file, arrays[split][PARTS.index(part)], allow_pickle=False)
 
     def _file(self, split: str, part: str) -> Path:
         return cache.folder() / self.name / f"{split}-{part}.npy"
-
-    def _store(self, split: str, part: str, array: Pixels | Labels) -> None:
-        with cache.writing(self._file(split, part)) as path, path.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
 
     def _read(self, split: str, part: str) -> np.ndarray:
         path = self._file(split, part)

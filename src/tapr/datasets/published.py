@@ -134,6 +134,7 @@ class PublishedSet(Linked):
                 _unpack(archive, folder)
                 shutil.rmtree(downloads, ignore_errors=True)
             except OSError as error:
+                shutil.rmtree(downloads, ignore_errors=True)
                 raise cache.cannot_write(folder, error) from error
             return folder
 

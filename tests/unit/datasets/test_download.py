@@ -94,9 +94,18 @@ def test_npm(fake_npm: Path, tmp_path: Path, watch: Any) -> None:
 
 
 def test_npm_fails(fake_npm: Path, tmp_path: Path, watch: Any) -> None:
-    fake_npm.write_text("#!/bin/sh\necho no such host >&2\nexit 3\n")
-    with pytest.raises(DataError, match="npm failed with code 3: no such host"):
+    fake_npm.write_text("#!/bin/sh\necho npm error code ETARGET >&2\nexit 3\n")
+    with pytest.raises(DataError, match="npm ended with status 3: code ETARGET"):
         NPM.fetch(tmp_path, watch)
+    assert not (tmp_path / "thing-1.0").exists()
+
+
+def test_npm_on_a_full_disk_is_no_reason_to_try_other_sources(
+    fake_npm: Path, tmp_path: Path, watch: Any
+) -> None:
+    fake_npm.write_text("#!/bin/sh\necho npm error code ENOSPC >&2\nexit 228\n")
+    with pytest.raises(OSError, match="No space left on device"):
+        fetch_first("thing", [NPM, NPM], tmp_path, watch)
 
 
 def test_npm_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, watch: Any) -> None:
