@@ -23,7 +23,7 @@ def train(
     epochs: int = typer.Option(40, min=1),
     seed: int = typer.Option(0, help="Decides weights, order and augmentation."),
     batch_size: int = typer.Option(128, min=1),
-    learning_rate: float = typer.Option(0.3, help="The peak of the one-cycle schedule."),
+    learning_rate: float = typer.Option(0.2, help="The peak of the one-cycle schedule."),
     weight_decay: float = typer.Option(5e-4),
     label_smoothing: float = typer.Option(0.0, help="Off by default."),
     augment: str = typer.Option("crop-flip", help="`crop-flip`, or `augmix` on top of it."),

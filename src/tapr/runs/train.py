@@ -37,7 +37,7 @@ class Recipe:
     epochs: int = 40
     seed: int = 0
     batch_size: int = 128
-    learning_rate: float = 0.3
+    learning_rate: float = 0.2
     weight_decay: float = 5e-4
     label_smoothing: float = 0.0
     augment: str = "crop-flip"
