@@ -65,6 +65,7 @@ def show(
     Example: `tapr show cifar10 --corruption standard --severity 1 --severity 5 -o sheet.png`
     """
     from tapr import files
+    from tapr.corruptions import names_of
     from tapr.reports.sheet import sheet
     from tapr.streams.domains import choose, corrupted
 
@@ -73,7 +74,7 @@ def show(
     count = images or (1 if corruption and len(severities) > 1 else 8)
     numbers = choose(dataset, image or min(count, len(dataset)))
     if corruption:
-        domains = corrupted(name or dataset, _names(corruption), severities, numbers, seed)
+        domains = corrupted(name or dataset, names_of(corruption), severities, numbers, seed)
         grid = (_by_severity if len(numbers) == 1 else _by_image)(dataset, domains, numbers)
     else:
         grid = _clean(dataset, numbers)
@@ -92,13 +93,6 @@ def _load(source: str, split: str, size: int | None) -> tuple[Dataset, str | Non
     if isinstance(entry, PublishedSet) and split == "test":
         return datasets.load(entry.clean), source
     return datasets.load(source, split, size=size), None
-
-
-def _names(chosen: Sequence[str]) -> list[str]:
-    from tapr.corruptions import EXTRA, STANDARD
-
-    groups = {"standard": STANDARD, "all": STANDARD + EXTRA}
-    return list(dict.fromkeys(name for entry in chosen for name in groups.get(entry, (entry,))))
 
 
 def _clean(dataset: Dataset, numbers: NDArray[np.int64]) -> _Grid:
