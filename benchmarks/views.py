@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from tapr.augment import AugMix, RandAugment
+from tapr.augment import Augmentation, AugMix, RandAugment
 
 ROUNDS = 15
 AFFINE, BILINEAR = Image.Transform.AFFINE, Image.Resampling.BILINEAR
@@ -109,10 +109,16 @@ def cpu_seconds(call: Callable[[], Tensor]) -> float:
     return time.process_time() - start
 
 
-def compare(ours: Callable[[], Tensor], theirs: Callable[[], Tensor]) -> tuple[float, float]:
-    ours(), theirs()  # warm up
-    pairs = [(cpu_seconds(ours), cpu_seconds(theirs)) for _ in range(ROUNDS)]
-    return median(own for own, _ in pairs), median(pil for _, pil in pairs)
+def compare(
+    images: Tensor, ours: Augmentation, theirs: Callable[[Tensor, random.Random], Tensor]
+) -> tuple[float, float]:
+    """CPU seconds of a batch, ours and PIL's: medians of rounds in which they alternate."""
+    generator, rng = torch.Generator().manual_seed(0), random.Random(0)
+    own, pil = [], []
+    for _ in range(ROUNDS):
+        own.append(cpu_seconds(lambda: ours(images, generator)))
+        pil.append(cpu_seconds(lambda: theirs(images, rng)))
+    return median(own), median(pil)
 
 
 def photographs(count: int, side: int, generator: torch.Generator) -> Tensor:
@@ -125,18 +131,15 @@ def photographs(count: int, side: int, generator: torch.Generator) -> Tensor:
 
 def main() -> None:
     torch.set_num_threads(1)
-    generator, rng = torch.Generator().manual_seed(0), random.Random(0)
     sides = {"RandAugment": (RandAugment(), pil_randaugment), "AugMix": (AugMix(), pil_augmix)}
     print(f"{'':12} {'batch':>14} {'tapr images/s':>14} {'PIL images/s':>14} {'ratio':>7}")
     for count, side in ((200, 32), (64, 224)):
-        images = photographs(count, side, generator)
+        images = photographs(count, side, torch.Generator().manual_seed(0))
         for name, (ours, theirs) in sides.items():
-            own, pil = compare(
-                lambda ours=ours: ours(images, generator),  # type: ignore[misc]
-                lambda theirs=theirs: theirs(images, rng),  # type: ignore[misc]
-            )
+            own, pil = compare(images, ours, theirs)
             batch = f"{count} x {side} x {side}"
-            print(f"{name:12} {batch:>14} {count / own:14,.0f} {count / pil:14,.0f} {pil / own:7.1f}")
+            speeds = f"{count / own:14,.0f} {count / pil:14,.0f} {pil / own:7.1f}"
+            print(f"{name:12} {batch:>14} {speeds}")
 
 
 if __name__ == "__main__":

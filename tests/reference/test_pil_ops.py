@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 
 from tapr.augment import ops
 

@@ -122,8 +122,9 @@ class AugMix(Augmentation):
         return mixed
 
     def _run(self, images: Tensor, params: AugMixParams, chain: int) -> Tensor:
-        ops, values = params.op[:, chain].numpy(), params.value[:, chain].numpy()
-        length = params.length[:, chain].numpy()
+        ops, values, length = (
+            part[:, chain].cpu().numpy() for part in (params.op, params.value, params.length)
+        )
         nowhere = np.zeros((len(ops), 2))
         for step in range(ops.shape[1]):
             op = np.where(length > step, ops[:, step], IDENTITY)

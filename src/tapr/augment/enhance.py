@@ -12,7 +12,7 @@ from torch import Tensor
 from tapr.augment.levels import Values, beside
 
 _BOX = (125, 123, 114)  # the colour of the released code's cutout
-_BOX_GREY = 122  # the same in grey
+_BOX_GREY = 123  # the same in grey
 
 
 def color(images: Tensor, factor: Values) -> Tensor:

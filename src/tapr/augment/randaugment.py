@@ -102,7 +102,9 @@ class RandAugment(Augmentation):
         """Apply the drawn ops in their order."""
         levels.check(images)
         changed = levels.to_levels(images)
-        op, value, centre = (part.numpy() for part in (params.op, params.value, params.centre))
+        op, value, centre = (
+            part.cpu().numpy() for part in (params.op, params.value, params.centre)
+        )
         for step in range(op.shape[1]):
             draw = Draw(op[:, step], value[:, step], centre[:, step])
             changed = apply(changed, draw, "nearest")

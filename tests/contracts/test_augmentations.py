@@ -1,0 +1,177 @@
+"""What every augmentation owes, in one table."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tapr.augment import AUGMENTATIONS, Augmentation, AugMix, Identity, RandAugment, Views
+from tapr.augment.grouped import NAMES
+
+AUGMENTS: dict[str, Callable[[], Augmentation]] = {
+    "identity": Identity,
+    "randaugment": RandAugment,
+    "randaugment-released": RandAugment.released,
+    "randaugment-centred": lambda: RandAugment(n=3, m=20, scale="centred"),
+    "randaugment-strong": lambda: RandAugment(n=2, m=30, ops="released"),
+    **{f"randaugment-{op}": lambda op=op: RandAugment(m=9, ops=[op]) for op in NAMES},  # type: ignore[misc]
+    "augmix": AugMix,
+    "augmix-released": AugMix.released,
+    "augmix-centred": lambda: AugMix(severity=10, width=2, scale="centred", alpha=0.3),
+}
+KINDS = {"uint8": torch.uint8, "float32": torch.float32, "float64": torch.float64}
+
+augmented = pytest.mark.parametrize("make", AUGMENTS.values(), ids=AUGMENTS.keys())
+of_kind = pytest.mark.parametrize("dtype", KINDS.values(), ids=KINDS.keys())
+
+
+def batch(
+    dtype: torch.dtype = torch.float32, count: int = 9, shape: tuple[int, int, int] = (3, 17, 23)
+) -> Tensor:
+    levels = torch.randint(0, 256, (count, *shape), generator=torch.Generator().manual_seed(5))
+    return levels.to(torch.uint8) if dtype == torch.uint8 else levels.to(dtype) / 255
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def rows(params: Any, place: int) -> Any:
+    """The parameters of one image."""
+    if params is None:
+        return None
+    return type(params)(*(part[place : place + 1] for part in params))
+
+
+@augmented
+@of_kind
+@pytest.mark.parametrize("channels", [1, 3])
+def test_batch_equals_images_one_by_one(
+    make: Callable[[], Augmentation], dtype: torch.dtype, channels: int
+) -> None:
+    images, augmentation = batch(dtype, shape=(channels, 17, 23)), make()
+    params = augmentation.sample(images.shape, seeded())
+    together = augmentation.transform(images, params)
+    single = [
+        augmentation.transform(images[i : i + 1], rows(params, i)) for i in range(len(images))
+    ]
+    assert torch.equal(together, torch.cat(single))
+
+
+@augmented
+@of_kind
+def test_shape_dtype_and_range_are_kept(
+    make: Callable[[], Augmentation], dtype: torch.dtype
+) -> None:
+    images = batch(dtype)
+    changed = make()(images, seeded())
+    assert (changed.shape, changed.dtype, changed.device) == (images.shape, dtype, images.device)
+    assert changed.min() >= 0
+    assert changed.max() <= (255 if dtype == torch.uint8 else 1)
+
+
+@augmented
+@of_kind
+def test_input_is_not_written_nor_returned(
+    make: Callable[[], Augmentation], dtype: torch.dtype
+) -> None:
+    images = batch(dtype)
+    before = images.clone()
+    changed = make()(images, seeded())
+    changed.zero_()
+    assert torch.equal(images, before)
+
+
+@augmented
+def test_same_seed_same_views(make: Callable[[], Augmentation]) -> None:
+    assert torch.equal(make()(batch(), seeded(3)), make()(batch(), seeded(3)))
+
+
+@augmented
+def test_stored_parameters_replay(make: Callable[[], Augmentation], tmp_path: Any) -> None:
+    images, augmentation = batch(), make()
+    params = augmentation.sample(images.shape, seeded())
+    expected = augmentation.transform(images, params)
+    assert torch.equal(augmentation.transform(images, params), expected)
+    if params is None:
+        return
+    torch.save(params._asdict(), tmp_path / "params.pt")
+    stored = torch.load(tmp_path / "params.pt", weights_only=True)
+    assert torch.equal(augmentation.transform(images, type(params)(**stored)), expected)
+    text = json.dumps({name: part.tolist() for name, part in params._asdict().items()})
+    read = {
+        name: torch.tensor(part, dtype=getattr(params, name).dtype)
+        for name, part in json.loads(text).items()
+    }
+    assert torch.equal(augmentation.transform(images, type(params)(**read)), expected)
+
+
+@augmented
+def test_only_the_generator_is_advanced(make: Callable[[], Augmentation]) -> None:
+    generator, before = seeded(), torch.random.get_rng_state()
+    start = generator.get_state()
+    augmentation = make()
+    augmentation(batch(), generator)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(generator.get_state(), start) == isinstance(augmentation, Identity)
+
+
+@augmented
+@of_kind
+def test_empty_batch(make: Callable[[], Augmentation], dtype: torch.dtype) -> None:
+    images = batch(dtype)[:0]
+    changed = make()(images, seeded())
+    assert (changed.shape, changed.dtype) == (images.shape, dtype)
+
+
+@augmented
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 1, 9), (3, 2, 300)])
+def test_any_height_and_width(
+    make: Callable[[], Augmentation], shape: tuple[int, int, int]
+) -> None:
+    assert make()(batch(shape=shape), seeded()).shape[1:] == shape
+
+
+@augmented
+def test_memory_layout_does_not_matter(make: Callable[[], Augmentation]) -> None:
+    images = batch()
+    last = images.contiguous(memory_format=torch.channels_last)
+    assert torch.equal(make()(last, seeded()), make()(images, seeded()))
+
+
+@augmented
+def test_uint8_and_float_images_agree(make: Callable[[], Augmentation]) -> None:
+    whole = make()(batch(torch.uint8), seeded()).double()
+    part = make()(batch(torch.float64), seeded())
+    assert (whole - 255 * part).abs().max() <= 0.5 + 1e-3
+
+
+@augmented
+def test_captions_name_every_image(make: Callable[[], Augmentation]) -> None:
+    augmentation = make()
+    captions = augmentation.describe(augmentation.sample((7, 3, 8, 8), seeded()))
+    assert len(captions) in (0, 7)
+    assert all(captions)
+
+
+@augmented
+def test_views_put_the_untouched_images_first(make: Callable[[], Augmentation]) -> None:
+    images = batch()
+    views = Views(make(), count=2)(images, seeded()).reshape(3, *images.shape)
+    assert torch.equal(views[0], images)
+
+
+@augmented
+def test_no_gradient_and_ordinary_tensors(make: Callable[[], Augmentation]) -> None:
+    changed = make()(batch(), seeded())
+    weight = torch.ones(1, requires_grad=True)
+    (changed * weight).sum().backward()
+    assert weight.grad is not None
+
+
+def test_every_registered_augmentation_is_in_the_table() -> None:
+    made = {type(make()) for make in AUGMENTS.values()}
+    assert {type(make()) for make in AUGMENTATIONS.values()} <= made
