@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from tapr.corruptions import linear
-from tapr.corruptions.common import Bytes, Draws, Level, to_bytes, to_unit
+from tapr.corruptions.common import Bytes, Draws, Level, brightest, to_bytes, to_unit
 from tapr.corruptions.warp import affine, displaced
 
 
@@ -25,9 +25,9 @@ def saturate(images: Bytes, level: Level, draws: Draws) -> Bytes:
         ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
     )
     values = to_unit(images)
-    top = values.max(axis=3, keepdims=True)
+    top = brightest(values)
     below = top - values
-    spread = below.max(axis=3, keepdims=True)
+    spread = brightest(below)
     saturation = np.divide(spread, top, out=np.zeros_like(top), where=top > 0)
     wanted = np.clip(saturation * np.float32(factor) + np.float32(shift), 0, 1) * top
     direction = np.divide(

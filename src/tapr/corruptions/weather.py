@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from tapr.corruptions import linear
-from tapr.corruptions.common import Bytes, Draws, Floats, Level, to_bytes, to_unit
+from tapr.corruptions.common import Bytes, Draws, Floats, Level, brightest, to_bytes, to_unit
 from tapr.corruptions.motion import motion
 from tapr.corruptions.photographs import photographs
 from tapr.corruptions.spatter import mud, water
@@ -138,7 +138,7 @@ def brightness(images: Bytes, level: Level, draws: Draws) -> Bytes:
     """Raise the value of HSV: the brightest channel goes up, the others in proportion."""
     amount = level.of((0.05, 0.1, 0.15, 0.2, 0.3), (0.1, 0.2, 0.3, 0.4, 0.5))
     values = to_unit(images)
-    top = values.max(axis=3, keepdims=True)
-    black = top == 0
-    raised = np.minimum(top + np.float32(amount), 1) / np.where(black, 1, top)
-    return to_bytes(np.where(black, raised, values * raised))
+    top = brightest(values)
+    values *= np.minimum(top + np.float32(amount), 1) / np.maximum(top, np.float32(1 / 255))
+    values[top[..., 0] == 0] = amount  # black has no proportions to keep
+    return to_bytes(values)
