@@ -87,10 +87,9 @@ def show(
 def _load(source: str, split: str, size: int | None) -> tuple[Dataset, str | None]:
     """The clean data; and the name of the published set when its corruptions are wanted."""
     from tapr import datasets
-    from tapr.datasets.published import PublishedSet
 
-    entry = datasets.DATASETS[source] if source in datasets.DATASETS else None
-    if isinstance(entry, PublishedSet) and split == "test":
+    entry = datasets.PUBLISHED.get(source)
+    if entry is not None and split == "test":
         return datasets.load(entry.clean), source
     return datasets.load(source, split, size=size), None
 

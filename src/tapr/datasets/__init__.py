@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from tapr.datasets.base import Dataset, Entry, Watcher
-from tapr.datasets.catalogue import DATASETS
+from tapr.datasets.catalogue import DATASETS, PUBLISHED
 from tapr.datasets.folder import load_folder
 from tapr.errors import InputError
 
-__all__ = ["DATASETS", "FOLDER", "Dataset", "Entry", "Watcher", "load"]
+__all__ = ["DATASETS", "FOLDER", "PUBLISHED", "Dataset", "Entry", "Watcher", "load"]
 
 FOLDER = "folder:"  # what a folder of your own images begins with
 

@@ -86,7 +86,9 @@ CIFAR100C = PublishedSet(
     label_hash=CIFAR100.hashes["test", "labels"],
 )
 
+PUBLISHED: dict[str, PublishedSet] = {entry.name: entry for entry in (CIFAR10C, CIFAR100C)}
+
 DATASETS: Registry[Entry] = Registry(
     "data set",
-    {entry.name: entry for entry in (CIFAR10, CIFAR100, CIFAR10C, CIFAR100C, Visda(), Digits())},
+    {entry.name: entry for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits())},
 )

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
-from tapr.datasets import DATASETS, Dataset, load
-from tapr.datasets.published import PublishedSet
+from tapr.datasets import PUBLISHED, Dataset, load
 from tapr.errors import InputError
 
 Numbers: TypeAlias = NDArray[np.int64]  # places of images in their data set
@@ -78,8 +77,8 @@ def corrupted(
     """
     _check(corruptions, severities)
     pairs = [(corruption, severity) for corruption in corruptions for severity in severities]
-    entry = DATASETS[data] if isinstance(data, str) and data in DATASETS else None
-    if isinstance(entry, PublishedSet):
+    entry = PUBLISHED.get(data) if isinstance(data, str) else None
+    if entry is not None:
         if entry.has(corruptions):
             return [published(entry.name, *pair, subset) for pair in pairs]
         data = entry.clean

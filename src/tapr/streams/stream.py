@@ -27,6 +27,15 @@ class Step(NamedTuple):
     places: Numbers  # [B] where in that domain
     reset: bool
 
+    @property
+    def numbers(self) -> Numbers:
+        """[B] the images' numbers in their data set."""
+        numbers = np.empty(len(self.places), np.int64)
+        for source in np.unique(self.sources):
+            mine = self.sources == source
+            numbers[mine] = self.segment.domains[source].numbers[self.places[mine]]
+        return numbers
+
 
 class Stream:
     """Batches of domains; iterating twice gives the same batches.

@@ -212,3 +212,13 @@ def test_the_global_generators_are_left_alone() -> None:
     state = torch.get_rng_state()
     list(Stream([FOG], 3, order="shuffled"))
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_step_knows_its_images_numbers() -> None:
+    def part(name: str, numbers: list[int]) -> Domain:
+        whole = _domain(name)
+        return Domain(name, "", np.array(numbers), None, (), whole.read)
+
+    stream = Stream([part("fog-5", [6, 4]), part("snow-5", [5, 1, 3])], 2, protocol="mixed")
+    for step, batch in zip(stream.plan, stream, strict=True):
+        assert step.numbers.tolist() == _numbers(batch)
