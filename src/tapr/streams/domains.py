@@ -56,7 +56,7 @@ def published(name: str, corruption: str, severity: int, subset: Subset = None) 
     dataset = load(name, split=f"{corruption}-{severity}")
     return _domain(
         f"{corruption}-{severity}",
-        f"{name}, published",
+        f"{name}, read from files",
         dataset,
         subset,
         lambda numbers: dataset.images[numbers],

@@ -64,7 +64,7 @@ def test_published_files_are_used_when_all_are_there(
     np.save(folder / "labels.npy", np.tile(DATA.labels, 5))  # type: ignore[arg-type]
     CIFAR10C.get(Logged(), folder)
     (domain,) = streams.corrupted("cifar10c", ["shot_noise"], [2], subset=3)
-    assert domain.origin == "cifar10c, published"
+    assert domain.origin == "cifar10c, read from files"
     np.testing.assert_array_equal(domain.read(domain.numbers), images[12:15])
     for domain in streams.corrupted("cifar10c", ["shot_noise", "gaussian_noise"]):
         assert domain.origin == "small, generated with seed 0"
