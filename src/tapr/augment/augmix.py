@@ -37,7 +37,9 @@ _BOTH = NO_LEVEL | {
 SCALES = Registry(
     "scale",
     {
-        "released": _BOTH | enhancements(Range(0.1, 1.9)) | {"posterize": Range(4, 0, whole=True)},
+        "released": _BOTH
+        | enhancements(Range(0.1, 1.9))
+        | {"posterize": Range(4, 0, whole=True, least=1)},
         "centred": _BOTH
         | enhancements(Range(1, 1.9, signed=True))
         | {"posterize": Range(8, 4, whole=True)},

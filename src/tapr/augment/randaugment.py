@@ -39,7 +39,7 @@ SCALES = Registry(
         "released": _BOTH
         | along("translate", Range(0, 100, signed=True))
         | enhancements(Range(0.1, 1.9))
-        | {"solarize": Range(0, 256), "posterize": Range(0, 4, whole=True)},
+        | {"solarize": Range(0, 256), "posterize": Range(0, 4, whole=True, least=1)},
         "centred": _BOTH
         | along("translate", Range(0, 0.45, signed=True, relative=True))
         | enhancements(Range(1, 1.9, signed=True))
@@ -113,13 +113,10 @@ class RandAugment(Augmentation):
     def describe(self, params: RandAugmentParams) -> list[str]:
         """The ops with their parameters and levels, one caption per image."""
         captions = []
-        for drawn in zip(
-            params.op.tolist(), params.level.tolist(), params.value.tolist(), strict=True
-        ):
+        for drawn in zip(*(part.tolist() for part in params[:3]), strict=True):
             steps = zip(*drawn, strict=True)
-            captions.append(
-                ", ".join(f"{caption(op, v)} (level {level})" for op, level, v in steps)
-            )
+            lines = [f"{caption(op, value)}\nlevel {level}" for op, level, value in steps]
+            captions.append("\n".join(lines))
         return captions
 
     def extra_repr(self) -> str:

@@ -4,6 +4,7 @@ A level runs from 0 to the highest level (30 in RandAugment, 10 in AugMix); the 
 `start` to `end` with it. docs/augmentations.md shows the resulting numbers.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Range(NamedTuple):
     signed: bool = False  # the way from `start` is taken in either direction
     whole: bool = False  # its length is rounded down to a whole number
     relative: bool = False  # its length is in sides of the image: the width for x, the height for y
+    least: float = -math.inf  # the parameter itself is no less
 
 
 SHEAR = Range(0, 0.3, signed=True)
@@ -55,6 +57,7 @@ class Scale:
         self._signed, self._whole, relative = (
             torch.tensor([row[field] for row in rows], dtype=torch.bool) for field in (2, 3, 4)
         )
+        self._least = torch.tensor([row.least for row in rows], dtype=torch.float64)
         self._wide, self._high = (
             relative & torch.tensor([name.endswith(end) for name in NAMES]) for end in ("_x", "_y")
         )
@@ -74,4 +77,4 @@ class Scale:
         way = span[op] * part
         way = torch.where(self._whole[op], way.trunc(), way)
         back = torch.randint(2, op.shape, generator=generator, dtype=torch.bool) & self._signed[op]
-        return self._start[op] + torch.where(back, -way, way)
+        return torch.maximum(self._start[op] + torch.where(back, -way, way), self._least[op])

@@ -43,5 +43,5 @@ def main() -> None:
         sys.exit(1)
 
 
-for _command in ("corrupt", "data", "doctor", "models", "show", "train"):
+for _command in ("bench", "corrupt", "data", "doctor", "models", "show", "train", "views"):
     import_module(f"tapr.cli.{_command}")

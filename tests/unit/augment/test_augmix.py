@@ -65,7 +65,7 @@ FORMULAS: dict[str, Callable[[float], float]] = {
     "translate_x": lambda level: int(level * (60 / 3) / 10),
     "translate_y": lambda level: int(level * (30 / 3) / 10),
     "solarize": lambda level: 256 - int(level * 256 / 10),
-    "posterize": lambda level: 4 - int(level * 4 / 10),
+    "posterize": lambda level: max(1, 4 - int(level * 4 / 10)),
     "sharpness": lambda level: level * 1.8 / 10 + 0.1,
 }
 

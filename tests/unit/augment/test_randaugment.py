@@ -55,7 +55,7 @@ RELEASED = {
     "shear_x": 0.01,
     "translate_y": 100 / 30,
     "solarize": 256 / 30,
-    "posterize": 0.0,
+    "posterize": 1.0,
     "color": 0.16,
     "brightness": 0.16,
     "solarize_add": 110 / 30,
@@ -110,7 +110,7 @@ def test_captions_tell_op_and_level() -> None:
     augmentation = RandAugment(m=30, ops=["rotate"], fixed=True)
     params = augmentation.sample((1, 3, 8, 8), torch.Generator().manual_seed(0))
     sign = "+" if params.value > 0 else "-"
-    assert augmentation.describe(params) == [f"rotate {sign}30° (level 30)"]
+    assert augmentation.describe(params) == [f"rotate {sign}30°\nlevel 30"]
 
 
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 1000}, {"m": -1}, {"m": 31}, {"m": 1.5}])

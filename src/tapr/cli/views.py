@@ -1,0 +1,98 @@
+"""`tapr views`: a contact sheet of the views that adaptation makes of your images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapr.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    from tapr.augment import Augmentation
+    from tapr.reports.sheet import Cell
+
+_LARGEST = 224  # pixels of an image's longer side; larger images are shrunk first
+
+
+@app.command()
+def views(
+    source: Annotated[
+        Path, typer.Argument(metavar="IMAGE_OR_FOLDER", help="An image, or a folder of images.")
+    ],
+    augmentation: Annotated[
+        str, typer.Option(help="`augmix`, `randaugment` or `identity`.")
+    ] = "augmix",
+    count: Annotated[int, typer.Option(min=1, help="Views of each image.")] = 4,
+    images: Annotated[int, typer.Option(min=1, help="At most this many images of a folder.")] = 4,
+    seed: Annotated[int, typer.Option(help="Decides the views.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path(
+        "views.png"
+    ),
+) -> None:
+    """Draw each image and its views, with the ops and their parameters under each, as PNG.
+
+    Example: `tapr views photos/ --augmentation randaugment --count 5 -o views.png`
+    """
+    from tapr import files, rng
+    from tapr.augment import AUGMENTATIONS
+    from tapr.errors import DataError
+    from tapr.reports.sheet import sheet
+
+    augment, generator = AUGMENTATIONS[augmentation](), rng.generator(seed, "views")
+    rows, names = [], []
+    for path, pixels in _read(source):
+        rows.append(_row(pixels, augment, count, generator))
+        names.append(path.name)
+        if len(rows) == images:
+            break
+    if not rows:
+        raise DataError(f"expected at least one readable image in {source}, found none")
+    columns = ["original", *(f"view {number + 1}" for number in range(count))]
+    page = sheet(rows, columns=columns, row_labels=names if len(names) > 1 else ())
+    with files.atomic(out) as part:
+        page.save(part, "PNG", optimize=True)
+    typer.echo(f"{out}: {page.width} x {page.height} pixels, views of {', '.join(names)}")
+
+
+def _read(source: Path) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
+    """The readable images, in order of their names; the others are told of and skipped."""
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    from tapr.errors import DataError
+
+    if not source.exists():
+        raise DataError(f"expected an image or a folder, found nothing at {source}")
+    kinds = Image.registered_extensions()
+    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
+    for path in found if source.is_dir() else [source]:
+        try:
+            with Image.open(path) as image:
+                picture = ImageOps.exif_transpose(image).convert("RGB")
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            typer.echo(f"skipped {path}: {error}", err=True)
+            continue
+        picture.thumbnail((_LARGEST, _LARGEST))
+        yield path, np.array(picture)
+
+
+def _row(
+    pixels: NDArray[np.uint8], augment: Augmentation, count: int, generator: torch.Generator
+) -> list[Cell]:
+    import torch
+
+    from tapr.reports.sheet import Cell
+
+    batch = torch.from_numpy(pixels).permute(2, 0, 1).repeat(count, 1, 1, 1)
+    params = augment.sample(batch.shape, generator)
+    changed = augment.transform(batch, params).permute(0, 2, 3, 1).contiguous().numpy()
+    captions = augment.describe(params) or [""] * count
+    return [Cell(pixels), *map(Cell, changed, captions)]
