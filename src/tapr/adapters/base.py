@@ -53,6 +53,7 @@ class Adapter(nn.Module, ABC):
         self.register_buffer("refusals", torch.tensor(0))
         self.recipe: Mapping[str, object] = {}
         self._source: dict[str, Tensor] | None = None
+        self._source_hash: str | None = None
         self._start: dict[str, Tensor] = {}
         self._mark: dict[str, Tensor] = {}
         self._good = self._start
@@ -163,9 +164,12 @@ class Adapter(nn.Module, ABC):
 
     def _fingerprint(self) -> str:
         """A hash of the source model: what moves as it was at first, the rest as it is."""
-        assert self._source is not None
-        tensors = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return state.fingerprint({name: self._source.get(name, t) for name, t in tensors.items()})
+        if self._source_hash is None:
+            assert self._source is not None
+            own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+            source = {name: self._source.get(name, tensor) for name, tensor in own.items()}
+            self._source_hash = state.fingerprint(source)
+        return self._source_hash
 
 
 def _copy(model: nn.Module) -> nn.Module:

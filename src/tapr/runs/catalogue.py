@@ -114,24 +114,23 @@ def adapt(
     >>> adapter(torch.rand(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     """
-    chosen = METHODS[method]
-    effective = {**chosen.presets[preset]}
-    for name, value in options.items():
-        if name not in effective:
-            known = [*effective, "preset", "seed", "inplace"]
-            raise UnknownNameError(
-                f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
-            )
-        effective[name] = value
-    _check_numbers(effective)
-    adapter = chosen.build(model, effective, seed=seed, inplace=inplace)
-    adapter.recipe = {
-        "method": method,
-        "preset": preset,
-        "seed": seed,
-        **{name: _recorded(value) for name, value in effective.items()},
-    }
+    effective = _effective(method, preset, options)
+    adapter = METHODS[method].build(model, effective, seed=seed, inplace=inplace)
+    adapter.recipe = recipe(method, preset=preset, seed=seed, **options)
     return adapter
+
+
+def recipe(
+    method: str = "pest", *, preset: str = "paper", seed: int = 0, **options: Any
+) -> dict[str, Any]:
+    """The whole effective table behind `adapt` with these arguments, ready for JSON.
+
+    >>> recipe("tent", lr=0.01)["lr"], recipe("tent")["lr"]
+    (0.01, 0.001)
+    """
+    effective = _effective(method, preset, options)
+    recorded = {name: _recorded(value) for name, value in effective.items()}
+    return {"method": method, "preset": preset, "seed": seed, **recorded}
 
 
 def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
@@ -140,19 +139,19 @@ def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
     Options that were objects of your own (an augmentation, a scope) have to be passed again.
     """
     _, metadata = state.read(path)
-    recipe = metadata.get("recipe")
-    if not isinstance(recipe, dict) or "method" not in recipe:
+    saved = metadata.get("recipe")
+    if not isinstance(saved, dict) or "method" not in saved:
         raise StateError(
             f"{path} was saved by an adapter that tapr.adapt did not make; make it again yourself,"
             " then adapter.load(path)"
         )
-    missing = [name for name, value in recipe.items() if _is_own(value) and name not in own]
+    missing = [name for name, value in saved.items() if _is_own(value) and name not in own]
     if missing:
         raise StateError(
-            f"{path} was saved with {missing[0]}={recipe[missing[0]]}, an object of your own; pass"
+            f"{path} was saved with {missing[0]}={saved[missing[0]]}, an object of your own; pass"
             f" it again: tapr.load(path, model, {missing[0]}=...)"
         )
-    return adapt(model, **{**recipe, **own}).load(path)
+    return adapt(model, **{**saved, **own}).load(path)
 
 
 def find_model(name: str) -> nn.Module:
@@ -179,6 +178,19 @@ def presets(method: str) -> Mapping[str, Options]:
     5
     """
     return METHODS[method].presets
+
+
+def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
+    effective = {**METHODS[method].presets[preset]}
+    for name, value in options.items():
+        if name not in effective:
+            known = [*effective, "preset", "seed", "inplace"]
+            raise UnknownNameError(
+                f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
+            )
+        effective[name] = value
+    _check_numbers(effective)
+    return effective
 
 
 def _source(model: nn.Module, options: Options, **common: Any) -> Adapter:

@@ -1,0 +1,135 @@
+"""A spec to cells to records: each cell is one method on one stream with one seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tapr import datasets
+from tapr.adapters import Adapter, Passes
+from tapr.errors import DataError
+from tapr.models.state import fingerprint
+from tapr.records import BatchRecord
+from tapr.runs import catalogue
+from tapr.runs.evaluate import evaluate
+from tapr.runs.spec import Spec
+from tapr.runs.store import Journal
+from tapr.streams import Domain, Stream, clean, corrupted
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One method on one stream with one seed: one run, one file."""
+
+    label: str
+    seed: int
+    domains: tuple[Domain, ...]
+    identity: dict[str, Any]  # the whole effective spec: what makes this run this run
+
+    @property
+    def column(self) -> str:
+        """The domain's name, or the stream's."""
+        return self.domains[0].name if len(self.domains) == 1 else self.identity["protocol"]
+
+    @property
+    def file(self) -> str:
+        """A name that people can read and that no other spec has."""
+        text = json.dumps(self.identity, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return f"{self.column}.{self.label}.seed{self.seed}.{digest}.jsonl"
+
+
+class Bench:
+    """A spec with its data and model at hand; `cells` in the order in which they run."""
+
+    def __init__(self, spec: Spec, folder: Path) -> None:
+        self.spec, self.folder = spec, folder
+        self.model = catalogue.find_model(spec.model).eval().to(spec.device)
+        self.passes: dict[str, Passes] = {
+            label: catalogue.adapt(self.model, **options).passes
+            for label, options in spec.methods.items()
+        }
+        domains = _domains(spec)
+        streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
+        self.cells = [
+            Cell(label, seed, stream, self._identity(label, seed, stream))
+            for stream in streams
+            for label in spec.methods
+            for seed in spec.seeds
+        ]
+
+    def journal(self, cell: Cell) -> Journal:
+        """The cell's file."""
+        return Journal(self.folder / cell.file)
+
+    def adapter(self, cell: Cell) -> Adapter:
+        """A fresh adapter of the cell's method."""
+        return catalogue.adapt(self.model, **self.spec.methods[cell.label], seed=cell.seed)
+
+    def run(self, cell: Cell) -> Iterator[BatchRecord]:
+        """Run a cell from where its file stands; a finished one yields nothing."""
+        journal = self.journal(cell)
+        if journal.finished:
+            return
+        adapter = self.adapter(cell)
+        done = journal.resume(adapter)
+        stream = Stream(
+            cell.domains,
+            self.spec.batch_size,
+            protocol=self.spec.protocol,
+            order=self.spec.order,
+            seed=cell.seed,
+        )
+        batches = evaluate(adapter, stream, done, self.spec.device)
+        yield from journal.write(cell.identity, adapter, batches)
+
+    def locked(self) -> FileLock:
+        """The right to write into the folder; one process at a time."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.folder / ".lock", timeout=0)
+            lock.acquire()
+        except Timeout as error:
+            raise DataError(f"another tapr bench is writing into {self.folder}") from error
+        except OSError as error:
+            raise DataError(
+                f"cannot write into {self.folder}: {error.strerror or error}"
+            ) from error
+        return lock
+
+    @cached_property
+    def _model_hash(self) -> str:
+        return fingerprint(self.model.state_dict())
+
+    def _identity(self, label: str, seed: int, domains: tuple[Domain, ...]) -> dict[str, Any]:
+        spec = self.spec
+        return {
+            "spec": spec.name,
+            "data": spec.data,
+            "origin": domains[0].origin,
+            "domains": [domain.name for domain in domains],
+            "images": len(domains[0]),
+            "classes": list(domains[0].classes),
+            "protocol": spec.protocol,
+            "order": spec.order,
+            "batch_size": spec.batch_size,
+            "model": spec.model,
+            "model_hash": self._model_hash,
+            "method": label,
+            "recipe": catalogue.recipe(**spec.methods[label], seed=seed),
+            "seed": seed,
+            "device": spec.device,
+        }
+
+
+def _domains(spec: Spec) -> list[Domain]:
+    if spec.corruptions:
+        return corrupted(spec.data, spec.corruptions, spec.severities, spec.images)
+    return [clean(datasets.load(spec.data), spec.images)]

@@ -1,0 +1,127 @@
+"""What a benchmark is: data, model, methods, protocol. TOML and flags in, a checked spec out."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tapr.corruptions import CORRUPTIONS, STANDARD
+from tapr.errors import DataError, InputError, TaprError, UnknownNameError
+from tapr.registry import Registry, suggest
+from tapr.runs import catalogue
+from tapr.streams import ORDERS, PROTOCOLS
+
+PEST = {"method": "pest"}
+# The systems the paper compares, and the control: the same forwards and statistics, no gradient.
+SYSTEMS: Registry[Mapping[str, Any]] = Registry(
+    "method",
+    {
+        "source": {"method": "source"},
+        "norm": {"method": "norm"},
+        "tent": {"method": "tent"},
+        "pest-randaugment": {**PEST, "augmentation": "randaugment"},
+        "pest-augmix": {**PEST, "augmentation": "augmix"},
+        "pest-control": {**PEST, "augmentation": "augmix", "lr": 0.0},
+    },
+)
+_READY = files("tapr.runs") / "specs"
+READY: Registry[str] = Registry(
+    "spec",
+    {entry.name.removesuffix(".toml"): entry.read_text("utf-8") for entry in _READY.iterdir()},
+)
+
+
+class Spec(BaseModel):
+    """A benchmark; every field may stand in the TOML file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    name: str
+    about: str = ""
+    data: str
+    corruptions: tuple[str, ...] = STANDARD  # none: the images as they are
+    severities: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (5,)
+    images: Annotated[int, Field(ge=1)] | None = None  # of each domain; None: all
+    protocol: str = "each"
+    order: str | None = None
+    batch_size: Annotated[int, Field(ge=1)] = 200
+    model: str
+    methods: dict[str, dict[str, Any]]  # label -> method and options
+    seeds: tuple[int, ...] = (0,)
+    device: str = "cpu"
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _methods(cls, value: object) -> object:
+        """A list of labels stands for the systems of that name."""
+        if isinstance(value, list | tuple):
+            return {label: dict(SYSTEMS[label]) for label in value}
+        return value
+
+    @field_validator("methods")
+    @classmethod
+    def _known_options(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        if not value:
+            raise InputError("expected at least one method, got none")
+        for options in value.values():
+            catalogue.recipe(**options)
+        return value
+
+    @field_validator("corruptions")
+    @classmethod
+    def _known_corruptions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            CORRUPTIONS[name]
+        return value
+
+    @field_validator("protocol")
+    @classmethod
+    def _known_protocol(cls, value: str) -> str:
+        PROTOCOLS[value]
+        return value
+
+    @field_validator("order")
+    @classmethod
+    def _known_order(cls, value: str | None) -> str | None:
+        if value is not None:
+            ORDERS[value]
+        return value
+
+
+def make(values: Mapping[str, Any]) -> Spec:
+    """Check the values of a spec; the error names the field."""
+    for key in values:
+        if key not in Spec.model_fields:
+            raise UnknownNameError(
+                f"unknown key {key!r} in the spec; {suggest(key, Spec.model_fields)}"
+            )
+    try:
+        return Spec.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        cause = first.get("ctx", {}).get("error")
+        what = str(cause) if isinstance(cause, TaprError) else first["msg"]
+        got = "" if isinstance(cause, TaprError) else f", got {first['input']!r}"
+        raise InputError(f"{where} in the spec: {what}{got}") from error
+
+
+def load(name: str, overrides: Mapping[str, Any]) -> Spec:
+    """A ready-made spec by name or a TOML file by path, with some of its values replaced."""
+    if name.endswith(".toml"):
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"cannot read {name}: {error.strerror or error}") from error
+    else:
+        text = READY[name]
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name} is not TOML: {error}") from error
+    return make({"name": Path(name).stem, **values, **overrides})

@@ -1,0 +1,256 @@
+"""Benchmarks: cells, records, resuming after every kind of stop, and what bad specs get."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import tapr
+from tapr import records
+from tapr.cli import app
+from tapr.records import RunRecord
+from tapr.runs import spec as specs
+from tapr.runs.bench import Bench
+
+MODEL = """
+import os, signal, torch
+from torch import nn
+
+class Net(nn.Sequential):
+    calls = 0
+    def forward(self, images):
+        Net.calls += 1
+        if Net.calls == int(os.environ.get("KILL_AT", -1)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(images)
+
+def build():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = nn.Conv2d(3, 6, 5, 4), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten()
+        return Net(*layers, nn.Linear(294, 3))
+"""
+COLUMNS = ["brightness", "contrast"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with 24 images of 3 classes and a module with a model."""
+    generator = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / f"class{number % 3}" / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
+    (tmp_path / "bench_model.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_spec(**more: Any) -> specs.Spec:
+    values = {
+        "name": "tiny",
+        "data": "folder:photos",
+        "corruptions": COLUMNS,
+        "batch_size": 10,
+        "model": "bench_model:build",
+        "methods": {
+            "source": {"method": "source"},
+            "tent": {"method": "tent"},
+            "mine": {"method": "pest", "steps": 2, "augmentation": "randaugment"},
+        },
+    }
+    return specs.make({**values, **more})
+
+
+def finish(spec: specs.Spec, folder: Path) -> dict[str, RunRecord]:
+    """Run what is left, and read everything."""
+    bench = Bench(spec, folder)
+    for cell in bench.cells:
+        for _ in bench.run(cell):
+            pass
+    return read(bench)
+
+
+def read(bench: Bench) -> dict[str, RunRecord]:
+    runs = {}
+    for cell in bench.cells:
+        run, problems = records.read(bench.folder / cell.file)
+        assert not problems
+        runs[cell.file] = run
+    return runs
+
+
+def essence(runs: dict[str, RunRecord]) -> Any:
+    """All that must not depend on when and how often a run was stopped: all but the clock."""
+    return {
+        name: (run.cell, [(*vars(b).values(),)[:-1] for b in run.batches], run.end is not None)
+        for name, run in runs.items()
+    }
+
+
+def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
+    runs = finish(make_spec(seeds=[0, 1]), place / "out")
+    assert len(runs) == 2 * 3 * 2
+    for run in runs.values():
+        assert run.end is not None
+        assert run.end["peak_mib"] > 10
+        assert run.images == 24
+        assert [len(batch.predicted) for batch in run.batches] == [10, 10, 4]
+        assert sorted(n for batch in run.batches for n in batch.images) == list(range(24))
+        assert run.cell["recipe"]["method"] == run.cell["recipe"].get("method")
+        assert {"tapr", "torch", "threads", "commit", "began"} <= run.environment.keys()
+    mine = next(run for run in runs.values() if run.cell["method"] == "mine")
+    assert mine.cell["recipe"]["lr"] == 1e-4
+    assert [(b.forward, b.backward) for b in mine.batches] == [(70, 60), (70, 60), (28, 24)]
+    assert [batch.steps for batch in mine.batches] == [2, 2, 2]
+    assert not list((place / "out").glob("*.state"))
+
+
+def test_the_adapter_starts_each_corruption_from_the_source(place: Path) -> None:
+    both = finish(make_spec(), place / "both")
+    alone = finish(make_spec(corruptions=["contrast"]), place / "alone")
+    assert essence(alone).items() <= essence(both).items()
+
+
+def test_a_finished_cell_is_not_run_again_and_a_changed_spec_is_another_run(place: Path) -> None:
+    finish(make_spec(), place / "out")
+    before = {path: path.read_bytes() for path in (place / "out").glob("*.jsonl")}
+    finish(make_spec(), place / "out")
+    assert {path: path.read_bytes() for path in (place / "out").glob("*.jsonl")} == before
+    finish(make_spec(batch_size=8), place / "out")
+    assert len(list((place / "out").glob("*.jsonl"))) == 2 * len(before)
+
+
+@pytest.mark.parametrize("protocol", ["continual", "mixed"])
+def test_streams_of_several_domains_are_one_run(place: Path, protocol: str) -> None:
+    runs = finish(make_spec(protocol=protocol), place / "out")
+    assert [run.images for run in runs.values()] == [48, 48, 48]
+
+
+def test_stopped_between_batches_it_goes_on_with_the_same_result(place: Path) -> None:
+    whole = finish(make_spec(), place / "whole")
+    for stop in (1, 2, 3, 4):
+        bench = Bench(make_spec(), place / "parts")
+        batches = (record for cell in bench.cells for record in bench.run(cell))
+        for _ in range(stop):
+            next(batches)
+        batches.close()
+    assert essence(finish(make_spec(), place / "parts")) == essence(whole)
+
+
+def test_a_line_cut_short_by_a_crash_is_done_again(place: Path) -> None:
+    whole = finish(make_spec(), place / "whole")
+    bench = Bench(make_spec(), place / "parts")
+    cell = bench.cells[-1]
+    batches: Any = bench.run(cell)
+    next(batches), next(batches)
+    batches.close()
+    path = place / "parts" / cell.file
+    for cut in (5, 300):
+        path.write_bytes(path.read_bytes()[:-cut])
+        assert essence(finish(make_spec(), place / "parts")) == essence(whole)
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:2]))  # as if killed later; its state is gone by now
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_with_the_same_result(place: Path) -> None:
+    arguments = ["bench", str(place / "spec.toml"), "--out", str(place / "killed")]
+    spec = make_spec().model_dump(exclude={"order", "images", "about"})
+    methods = spec.pop("methods")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in spec.items()]
+    for label, options in methods.items():
+        lines += [f"[methods.{label}]"] + [f"{k} = {json.dumps(v)}" for k, v in options.items()]
+    (place / "spec.toml").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "tapr.cli", *arguments]
+    outcomes = []
+    for moment in ("5", "9", "11", "-1"):
+        environment = {**os.environ, "KILL_AT": moment, "PYTHONPATH": str(place)}
+        outcomes.append(subprocess.run(command, env=environment, capture_output=True).returncode)
+    assert outcomes == [-signal.SIGKILL] * 3 + [0]
+    whole = finish(make_spec(), place / "whole")
+    assert essence(read(Bench(make_spec(), place / "killed"))) == essence(whole)
+
+
+def test_two_at_once_in_one_folder_are_refused(place: Path) -> None:
+    bench = Bench(make_spec(), place / "out")
+    with bench.locked(), pytest.raises(tapr.TaprError, match="another tapr bench is writing"):
+        Bench(make_spec(), place / "out").locked()
+
+
+def test_a_folder_that_cannot_be_written_is_said(place: Path) -> None:
+    (place / "file").write_text("in the way")
+    with pytest.raises(tapr.TaprError, match="cannot write into"):
+        Bench(make_spec(), place / "file" / "out").locked()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batchsize": 3}, "unknown key 'batchsize' in the spec; did you mean 'batch_size'"),
+        ({"batch_size": 0}, "batch_size in the spec: .*greater than or equal to 1, got 0"),
+        ({"images": 0}, "images in the spec: .*got 0"),
+        ({"severities": [6]}, "severities.0 in the spec: .*less than or equal to 5, got 6"),
+        ({"corruptions": ["fgo"]}, "corruptions in the spec: unknown corruption 'fgo'; did you m"),
+        ({"methods": ["tnet"]}, "methods in the spec: unknown method 'tnet'; did you mean 'tent'"),
+        ({"methods": {"a": {"method": "pest", "step": 1}}}, "unknown option 'step' of method 'pe"),
+        ({"methods": []}, "expected at least one method, got none"),
+        ({"protocol": "eech"}, "unknown protocol 'eech'; did you mean 'each'"),
+        ({"order": "sort"}, "unknown order 'sort'; did you mean 'sorted'"),
+    ],
+)
+def test_bad_specs_get_a_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(tapr.TaprError, match=message):
+        make_spec(**change)
+
+
+def test_ready_made_specs_are_sound_and_the_papers_protocol_is_one() -> None:
+    for name in specs.READY:
+        assert specs.load(name, {}).about
+    paper = specs.load("paper-cifar10c", {})
+    assert (paper.batch_size, paper.severities, paper.images) == (200, (5,), None)
+    assert (len(paper.corruptions), paper.protocol, len(paper.methods)) == (15, "each", 6)
+    assert paper.methods["pest-control"]["lr"] == 0
+    with pytest.raises(tapr.TaprError, match="unknown spec 'cifar10'; did you mean 'cifar10c'"):
+        specs.load("cifar10", {})
+
+
+def test_the_command_shows_lines_json_or_nothing(place: Path) -> None:
+    arguments = ["--data", "folder:photos", "--model", "bench_model:build", "--images", "12"]
+    arguments += ["--corruptions", "contrast", "--severity", "3", "--batch-size", "6"]
+    arguments += ["--methods", "source,norm", "--out", "out"]
+    run = CliRunner().invoke
+    done = run(app, ["bench", "cifar10c", *arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["method"] for line in lines] == ["source", "norm"]
+    assert all(line["domain"] == "contrast-3" and line["images"] == 12 for line in lines)
+    again = run(app, ["bench", "cifar10c", *arguments])
+    assert f"{lines[0]['accuracy']:.2f}" in again.stdout
+    assert "mean of 1" in again.stdout
+    assert run(app, ["bench", "cifar10c", *arguments, "--quiet"]).output == ""
+    refused = run(app, ["bench", "cifar10c", *arguments, "--no-resume"])
+    assert "holds records already" in str(refused.exception)
+
+
+def test_a_corrupt_line_is_named_and_the_rest_is_read(place: Path) -> None:
+    bench = Bench(make_spec(), place / "out")
+    finish(make_spec(), place / "out")
+    path = place / "out" / bench.cells[0].file
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "{broken", *lines[2:], '{"kind":"batch","number":1}']))
+    run, problems = records.read(path)
+    assert len(run.batches) == 2
+    assert len(problems) == 2
+    assert "line 2: not JSON" in problems[0]
+    assert "line 6: not a record" in problems[1]
