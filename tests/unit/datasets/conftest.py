@@ -126,6 +126,7 @@ class Server:
     status: int = 200
     stop_after: int | None = None  # bytes of a body, then the connection ends ...
     stall: bool = False  # ... or hangs
+    hold: threading.Event | None = None  # answers only when it is set
     asked: list[str | None] = field(default_factory=list)  # the Range headers
     url: str = ""
 
@@ -143,6 +144,8 @@ def server() -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             state.asked.append(self.headers["Range"])
+            if state.hold:
+                state.hold.wait(30)
             start = 0
             if state.ranges and self.headers["Range"]:
                 start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))

@@ -5,6 +5,7 @@ import hashlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -197,8 +198,14 @@ def test_a_killed_download_goes_on(small: ArraySet, server: Any, watch: Any) -> 
 
 
 def test_two_processes_at_once(small: ArraySet, server: Any, watch: Any) -> None:
+    server.hold = threading.Event()
     processes = [_start(small), _start(small)]
-    assert [process.communicate(timeout=60)[0] for process in processes] == ["ready\n4\n"] * 2
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # both are at it now: one downloads, one waits
+    server.hold.set()
+    assert [process.communicate(timeout=60)[0] for process in processes] == ["4\n"] * 2
     assert [process.returncode for process in processes] == [0, 0]
     assert len(server.asked) == 1, "the second waits for the first and finds the data there"
     assert small.verify(watch) == []
