@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from tests.reference.derive_cifar10c_figures import SEVERITIES, measure
 
 from tapr.corruptions import CORRUPTIONS, corrupt
-from tests.reference.derive_cifar10c_figures import SEVERITIES, measure
 
 SEEDS = 20
 CERTAIN = (
