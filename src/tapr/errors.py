@@ -2,7 +2,7 @@
 
     TaprError
     ├── InputError (ValueError)     an argument or an image is not what the call takes
-    │   └── UnknownNameError        a name that no registry knows, with the nearest ones
+    │   └── UnknownNameError (KeyError)   a name nobody knows, with the nearest ones
     ├── ModelError                  the model cannot be adapted, or loaded, as asked
     ├── StateError                  a saved state is not ours, damaged, or of another model
     └── DataError                   a data set, archive or record on disk is missing or wrong
@@ -17,8 +17,10 @@ class InputError(TaprError, ValueError):
     """An argument or an image is not what the call takes."""
 
 
-class UnknownNameError(InputError):
+class UnknownNameError(InputError, KeyError):
     """A name that no registry knows; the message offers the nearest ones."""
+
+    __str__ = Exception.__str__  # a KeyError would put the sentence in quotes
 
 
 class ModelError(TaprError):

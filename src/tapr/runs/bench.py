@@ -10,10 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
 
 from tapr import datasets
-from tapr.adapters import Adapter, Passes
+from tapr.adapters import Adapter
 from tapr.errors import DataError
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
@@ -51,11 +52,12 @@ class Bench:
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
-        self.model = catalogue.find_model(spec.model).eval().to(spec.device)
-        self.passes: dict[str, Passes] = {
-            label: catalogue.adapt(self.model, **options).passes
-            for label, options in spec.methods.items()
-        }
+        model = catalogue.find_model(spec.model).eval()
+        # The streams' images come channels last; on a CPU that layout is a quarter faster.
+        self.model = model.to(spec.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        adapters = {label: catalogue.adapt(self.model, **o) for label, o in spec.methods.items()}
+        self.passes = {label: adapter.passes for label, adapter in adapters.items()}
+        self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}
         domains = _domains(spec)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
@@ -123,6 +125,7 @@ class Bench:
             "model": spec.model,
             "model_hash": self._model_hash,
             "method": label,
+            "views": self.views[label],
             "recipe": catalogue.recipe(**spec.methods[label], seed=seed),
             "seed": seed,
             "device": spec.device,

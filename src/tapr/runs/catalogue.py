@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,7 @@ PEST: Options = {
     "statistics": "running",
     "augmentation": "augmix",
     "augmentation_preset": "paper",
+    "augmentation_options": {},  # of that augmentation, e.g. {"severity": 3}
     "views": 2,
     "consistency": "jensen_shannon",
     "consistency_weight": 1.0,
@@ -247,7 +249,16 @@ def _views(options: Options) -> Views | None:
         return None
     augmentation = options["augmentation"]
     if not isinstance(augmentation, Augmentation):
-        augmentation = AUGMENTATION_PRESETS[options["augmentation_preset"]][augmentation]()
+        make = AUGMENTATION_PRESETS[options["augmentation_preset"]][augmentation]
+        given = options["augmentation_options"]
+        known = list(signature(make).parameters)
+        for name in given:
+            if name not in known:
+                raise UnknownNameError(
+                    f"unknown option {name!r} of augmentation {augmentation!r}; "
+                    + (suggest(name, known) if known else "this preset of it takes none")
+                )
+        augmentation = make(**given)
     return Views(augmentation, options["views"])
 
 
@@ -278,7 +289,7 @@ def _check_numbers(options: Options) -> None:
 
 
 def _recorded(value: object) -> object:
-    plain = value is None or isinstance(value, str | int | float | bool)
+    plain = value is None or isinstance(value, str | int | float | bool | dict)
     return value if plain else f"own:{type(value).__name__}"
 
 

@@ -19,6 +19,7 @@ def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:
         "seed": 0,
         "augmentation": "augmix",
         "augmentation_preset": "paper",
+        "augmentation_options": {},
         "views": 2,
         "consistency": "jensen_shannon",
         "consistency_weight": 1.0,
@@ -52,6 +53,13 @@ def test_the_released_preset_uses_the_released_augmentations(model: nn.Module) -
         assert repr(adapter.views.augmentation) == repr(expected)
 
 
+def test_options_of_the_augmentation(model: nn.Module) -> None:
+    options = {"m": 3, "scale": "centred"}
+    adapter: Any = tapr.adapt(model, augmentation="randaugment", augmentation_options=options)
+    assert repr(adapter.views.augmentation) == repr(RandAugment(m=3, scale="centred"))
+    assert adapter.recipe["augmentation_options"] == options
+
+
 def test_a_loaded_default_is_not_shared(model: nn.Module) -> None:
     with pytest.raises(TypeError):
         tapr.presets("pest")["paper"] = {}  # type: ignore[index]
@@ -67,6 +75,15 @@ def test_a_loaded_default_is_not_shared(model: nn.Module) -> None:
         ({"preset": "relesed"}, "unknown preset 'relesed'; did you mean 'released'"),
         ({"augmentation": "agmix"}, "unknown augmentation 'agmix'; did you mean 'augmix'"),
         ({"augmentation_preset": "papper"}, "did you mean 'paper'"),
+        (
+            {"augmentation_options": {"severty": 3}},
+            "did you mean 'severity'",
+        ),
+        (
+            {"augmentation_options": {"severity": 3}, "augmentation_preset": "released"},
+            "this preset of it takes none",
+        ),
+        ({"augmentation_options": {"severity": 30}}, "severity"),
         ({"step": 3}, "unknown option 'step' of method 'pest'; did you mean 'steps'"),
         ({"method": "tent", "views": 2}, "unknown option 'views' of method 'tent'"),
         ({"scope": "al"}, "unknown scope 'al'; did you mean 'all'"),
