@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ FORMAT = "tapr-training-1"
 MOMENTUM = 0.9
 WARM_UP = 0.15  # the share of the steps in which the learning rate rises
 AVERAGING = 0.999  # how much of the averaged weights a step keeps, in a long training
+SAMPLE = 5000 * 32 * 32  # pixels that the input normalisation is measured on
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
 
@@ -151,10 +153,11 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(rng.derive(self.recipe.seed, "weights"))
             model = architectures.build(self.recipe.architecture, len(self.data.classes))
-        sample = torch.randperm(len(self.data), generator=rng.generator(0, "normalize"))[:5000]
-        pixels = torch.from_numpy(np.asarray(self.data.images[sample.numpy()])).double() / 255
-        std, mean = torch.std_mean(pixels, (0, 1, 2))
-        model.normalize = Normalize(mean.tolist(), std.tolist())
+        count = max(100, SAMPLE // math.prod(self.data.images.shape[1:3]))
+        order = torch.randperm(len(self.data), generator=rng.generator(0, "normalize"))
+        pixels = torch.from_numpy(np.asarray(self.data.images[order[:count].numpy()]))
+        std, mean = torch.std_mean(pixels.double() / 255, (0, 1, 2))
+        model.normalize = Normalize(mean.tolist(), std.clamp(min=1 / 255).tolist())
         return model
 
     def _set_rate(self, step: int, total: int) -> None:
