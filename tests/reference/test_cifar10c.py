@@ -10,9 +10,10 @@ many more draws of the old generator, put through the arithmetic that was found 
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr import cache
-from tapr.corruptions import CORRUPTIONS, corrupt
-from tapr.corruptions.common import Draws, Level
-from tapr.corruptions.photographs import SHA256, photographs
+from tapr.corruptions import corrupt
+from tapr.corruptions.photographs import SHA256
 
 HERE = Path(__file__).parent
 EXACT = (
@@ -39,89 +39,24 @@ EXACT = (
 VARIED = ("motion_blur", "snow", "fog", "elastic_transform", "spatter")
 FEW, MANY = 5, 16  # seeds, of 100 images each
 
-_spec = importlib.util.spec_from_file_location("derive", HERE / "derive_cifar10c_figures.py")
-assert _spec is not None
-assert _spec.loader is not None
-derive = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(derive)
 
+def beside(name: str) -> ModuleType:
+    """A module of this folder: tests cannot import each other."""
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+derive = beside("derive_cifar10c_figures")
+original = beside("original_draws")
 STEADY: tuple[str, ...] = derive.STEADY
 FIGURES: dict[str, Any] = json.loads((HERE / "cifar10c_figures.json").read_text())
 both_severities = pytest.mark.parametrize("severity", [3, 5])
 
 
-Old = np.random.RandomState
-Drawn = list[NDArray[np.float64]]  # one array per call that our function makes
-
-
-class Replay(Draws):
-    """Draws that were made before: [image][call], uniform ones in units of their range."""
-
-    def __init__(self, drawn: Sequence[Drawn]) -> None:
-        self._calls = iter([np.stack(call) for call in zip(*drawn, strict=True)])
-
-    def _next(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        return next(self._calls).reshape(-1, *shape).astype(np.float32)
-
-    def normal(self, *shape: int) -> NDArray[np.float32]:
-        return self._next(shape)
-
-    def uniform(self, low: float, high: float, *shape: int) -> NDArray[np.float32]:
-        return np.float32(low) + np.float32(high - low) * self._next(shape)
-
-    def integers(self, low: int, high: int, *shape: int) -> NDArray[np.int16]:
-        return self._next(shape).astype(np.int16)
-
-    def poisson(self, rates: NDArray[np.float32]) -> NDArray[np.float32]:
-        return self._next(rates.shape[1:])
-
-
-def glass(old: Old, severity: int) -> Drawn:
-    rounds = [np.zeros((2, 32, 32)) for _ in range({3: 1, 5: 2}[severity])]
-    for offsets in rounds:
-        for row in range(31, 1, -1):
-            for column in range(31, 1, -1):
-                offsets[::-1, row, column] = old.randint(-1, 1, size=2)
-    return rounds
-
-
-def cloud(old: Old) -> Drawn:
-    lots = np.zeros((32, 32))
-    step = 32
-    while step >= 2:
-        half = step // 2
-        for first_row, first_column in ((half, half), (0, half), (half, 0)):
-            places = lots[first_row::step, first_column::step]
-            places[...] = old.random_sample(places.shape)
-        step = half
-    return [lots]
-
-
-def crop(old: Old) -> Drawn:
-    which = old.randint(5)
-    height, width = (size // 5 - 32 for size in photographs()[which].shape[:2])
-    top, left = old.randint(height), old.randint(width)
-    return [np.array([(which + 0.5) / 5, (top + 0.5) / height, (left + 0.5) / width])]
-
-
-# How the original draws for one image: severity and clean image are there for those who need them.
-REPLAYS: dict[str, Callable[[Old, int, NDArray[np.uint8]], Drawn]] = {
-    "gaussian_noise": lambda old, severity, image: [old.standard_normal((32, 32, 3))],
-    "speckle_noise": lambda old, severity, image: [old.standard_normal((32, 32, 3))],
-    "shot_noise": lambda old, severity, image: [
-        old.poisson(image / 255 * {3: 100, 5: 50}[severity]).astype(float)
-    ],
-    "glass_blur": lambda old, severity, image: glass(old, severity),
-    "motion_blur": lambda old, severity, image: [old.random_sample(1)],
-    "snow": lambda old, severity, image: [old.standard_normal((32, 32)), old.random_sample(1)],
-    "frost": lambda old, severity, image: crop(old),
-    "fog": lambda old, severity, image: cloud(old),
-    "spatter": lambda old, severity, image: [old.standard_normal((32, 32))],
-    "elastic_transform": lambda old, severity, image: [
-        old.random_sample((3, 2)),
-        old.random_sample((2, 32, 32))[::-1],
-    ],
-}
 # Shares within one level. The original stretches with 1/32 pixel steps, we without; and an edge
 # of spattered water that appears or not by the last bit of a sum changes all of the splash.
 LEAST = {"elastic_transform": 0.995, "spatter": 0.98}
@@ -142,13 +77,6 @@ def share_within(ours: NDArray[np.uint8], name: str, severity: int, levels: int 
     return float((np.abs(ours.ravel()[derive.SAMPLE] - reference) <= levels).mean())
 
 
-def replayed(name: str, severity: int, seed: int) -> NDArray[np.uint8]:
-    """Our arithmetic with the original's draws."""
-    old = Old(seed)
-    draws = Replay([REPLAYS[name](old, severity, image) for image in CLEAN])
-    return CORRUPTIONS[name](CLEAN, Level(severity, large=False), draws)
-
-
 def mean_figures(corrupted: Iterable[NDArray[np.uint8]]) -> dict[str, NDArray[np.float64]]:
     measured = [derive.measure(CLEAN, images) for images in corrupted]
     return {key: np.mean([each[key] for each in measured], axis=0) for key in measured[0]}
@@ -157,7 +85,9 @@ def mean_figures(corrupted: Iterable[NDArray[np.uint8]]) -> dict[str, NDArray[np
 @lru_cache
 def wanted(name: str, severity: int) -> dict[str, NDArray[np.float64]]:
     if name in VARIED:
-        return mean_figures(replayed(name, severity, 1000 + seed) for seed in range(MANY))
+        return mean_figures(
+            original.replayed(CLEAN, name, severity, 1000 + seed) for seed in range(MANY)
+        )
     return {
         key: np.array(values) for key, values in FIGURES["statistics"][str(severity)][name].items()
     }
@@ -191,11 +121,13 @@ def frost_is_here() -> bool:
 
 
 @both_severities
-@pytest.mark.parametrize("name", list(REPLAYS))
+@pytest.mark.parametrize("name", list(original.REPLAYS))
 def test_with_the_same_draws_we_are_within_one_level(name: str, severity: int) -> None:
     if name == "frost" and not frost_is_here():
         pytest.skip("the frost photographs are not in the cache: `tapr data get frost`")
-    assert share_within(replayed(name, severity, seed=0), name, severity) >= LEAST.get(name, 0.999)
+    assert share_within(
+        original.replayed(CLEAN, name, severity, seed=0), name, severity
+    ) >= LEAST.get(name, 0.999)
 
 
 @both_severities
