@@ -4,7 +4,6 @@ A method is a builder and its presets; a preset is a table of options. The effec
 with the adapter as `adapter.recipe`, into saved states and records.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -24,45 +23,8 @@ from tapr.models.norm import Statistics
 from tapr.models.scope import SCOPES, Scope
 from tapr.objectives import CONSISTENCIES, Entropy, Objective, Weighted
 from tapr.registry import Registry, suggest
+from tapr.runs.presets import PEST, RELEASED, STATISTICS, TENT, Options, check_numbers
 
-Options = Mapping[str, Any]
-
-STATISTICS: Options = {"statistics": "batch", "statistics_momentum": 0.1, "prior": 16.0}
-GRADIENT: Options = {
-    **STATISTICS,
-    "feed": "views",
-    "optimizer": "sgd",
-    "lr": 1e-4,
-    "momentum": 0.9,  # of SGD; the first beta of Adam
-    "weight_decay": 5e-4,
-    "scope": "all",
-    "steps": 5,
-    "episodic": False,
-    "predict": "after",
-    "redraw": False,
-    "entropy_weight": 1.0,
-    "max_grad_norm": None,
-}
-TENT: Options = {
-    **GRADIENT,
-    "optimizer": "adam",
-    "lr": 1e-3,
-    "weight_decay": 0.0,
-    "scope": "norm",
-    "steps": 1,
-    "predict": "before",
-}
-PEST: Options = {
-    **GRADIENT,
-    "statistics": "running",
-    "augmentation": "augmix",
-    "augmentation_preset": "paper",
-    "augmentation_options": {},  # of that augmentation, e.g. {"severity": 3}
-    "views": 2,
-    "consistency": "jensen_shannon",
-    "consistency_weight": 1.0,
-}
-RELEASED: Options = {"consistency": "summed_kl", "augmentation_preset": "released"}
 AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Registry(
     "augmentation preset",
     {
@@ -77,17 +39,6 @@ AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Regi
         ),
     },
 )
-
-# Option -> smallest and largest value it may have.
-RANGES: Mapping[str, tuple[float, float]] = {
-    "lr": (0, math.inf),
-    "momentum": (0, 1),
-    "weight_decay": (0, math.inf),
-    "consistency_weight": (0, math.inf),
-    "entropy_weight": (0, math.inf),
-}
-# Option -> smallest whole number it may be.
-COUNTS: Mapping[str, int] = {"steps": 1, "views": 0}
 
 
 class Method(NamedTuple):
@@ -191,7 +142,7 @@ def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
                 f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
             )
         effective[name] = value
-    _check_numbers(effective)
+    check_numbers(effective)
     return effective
 
 
@@ -273,19 +224,6 @@ def _statistics(options: Options) -> Statistics:
         options["statistics_momentum"],
         options["prior"],
     )
-
-
-def _check_numbers(options: Options) -> None:
-    for name, (low, high) in RANGES.items():
-        value = options.get(name, low)
-        if not isinstance(value, int | float) or not low <= value <= high or value == math.inf:
-            raise InputError(f"expected {name} between {low} and {high}, got {value!r}")
-    for name, least in COUNTS.items():
-        value = options.get(name, least)
-        if not isinstance(value, int) or value < least:
-            raise InputError(
-                f"expected {name} to be a whole number of at least {least}, got {value!r}"
-            )
 
 
 def _recorded(value: object) -> object:

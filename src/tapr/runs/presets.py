@@ -1,0 +1,70 @@
+"""The protocols of the methods: every option with its published value."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tapr.errors import InputError
+
+Options = Mapping[str, Any]
+
+STATISTICS: Options = {"statistics": "batch", "statistics_momentum": 0.1, "prior": 16.0}
+GRADIENT: Options = {
+    **STATISTICS,
+    "feed": "views",
+    "optimizer": "sgd",
+    "lr": 1e-4,
+    "momentum": 0.9,  # of SGD; the first beta of Adam
+    "weight_decay": 5e-4,
+    "scope": "all",
+    "steps": 5,
+    "episodic": False,
+    "predict": "after",
+    "redraw": False,
+    "entropy_weight": 1.0,
+    "max_grad_norm": None,
+}
+TENT: Options = {
+    **GRADIENT,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "weight_decay": 0.0,
+    "scope": "norm",
+    "steps": 1,
+    "predict": "before",
+}
+PEST: Options = {
+    **GRADIENT,
+    "statistics": "running",
+    "augmentation": "augmix",
+    "augmentation_preset": "paper",
+    "augmentation_options": {},  # of that augmentation, e.g. {"severity": 3}
+    "views": 2,
+    "consistency": "jensen_shannon",
+    "consistency_weight": 1.0,
+}
+RELEASED: Options = {"consistency": "summed_kl", "augmentation_preset": "released"}
+# Option -> the least value it may have, and the one it must stay below.
+RANGES: Mapping[str, tuple[float, float]] = {
+    "lr": (0, math.inf),
+    "momentum": (0, 1),
+    "weight_decay": (0, math.inf),
+    "consistency_weight": (0, math.inf),
+    "entropy_weight": (0, math.inf),
+}
+# Option -> smallest whole number it may be.
+COUNTS: Mapping[str, int] = {"steps": 1, "views": 0}
+
+
+def check_numbers(options: Options) -> None:
+    """Refuse numbers outside their range; the error names the option."""
+    for name, (low, high) in RANGES.items():
+        value = options.get(name, low)
+        if not isinstance(value, int | float) or not low <= value < high:
+            raise InputError(f"expected {name} of at least {low} and below {high}, got {value!r}")
+    for name, least in COUNTS.items():
+        value = options.get(name, least)
+        if not isinstance(value, int) or value < least:
+            raise InputError(
+                f"expected {name} to be a whole number of at least {least}, got {value!r}"
+            )
