@@ -6,6 +6,7 @@ outside the image is black.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from tapr.registry import Registry
 _FIXED = 65536.0  # nearest neighbours are found in 16.16 fixed point
 _SLACK = 2.0**-7  # levels; more than float32 interpolation loses, so whole results stay whole
 
+Number = TypeVar("Number", np.int32, np.float64)
 Matrix = Callable[[Values, int, int], Values]
 
 
@@ -33,7 +35,7 @@ def _rotation(degrees: Values, height: int, width: int) -> Values:
 def _only(place: int) -> Matrix:
     def matrix(values: Values, height: int, width: int) -> Values:
         rows = np.zeros((6, len(values)))
-        rows[[0, 4]] = 1
+        rows[0] = rows[4] = 1
         rows[place] = values
         return rows
 
@@ -81,54 +83,59 @@ def _move(name: str, images: Tensor, values: Values, resample: str) -> Tensor:
 
 def nearest(images: Tensor, matrix: Values) -> Tensor:
     """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
-    channels, height, width = images.shape[1:]
-    fixed = torch.from_numpy(_fixed(matrix, max(height, width))).to(images.device)
-    a, b, c, d, e, f = fixed.view(6, -1, 1, 1).unbind()
-    x = torch.arange(width, dtype=torch.int32, device=images.device)
-    y = torch.arange(height, dtype=torch.int32, device=images.device).unsqueeze(1)
-    column = (c + b * y).add(a * x).bitwise_right_shift_(16).clamp_(-1, width)
-    row = (f + e * y).add(d * x).bitwise_right_shift_(16).clamp_(-1, height)
+    count, channels, height, width = images.shape
+    along, down = _parts(_fixed(matrix, max(height, width)), height, width, images.device)
+    column, row = (along + down).bitwise_right_shift_(16)
+    column, row = column.clamp_(-1, width), row.clamp_(-1, height)
     # A black frame stands for everything outside: cheaper than comparing every place.
-    framed = images.new_zeros(len(images), channels, height + 2, width + 2)
+    framed = images.new_zeros(count, channels, height + 2, width + 2)
     framed[:, :, 1:-1, 1:-1] = images
-    source = row.mul_(width + 2).add_(column).add_(width + 3).long().view(len(images), 1, -1)
+    source = column.add_(row, alpha=width + 2).add_(width + 3).long().view(count, 1, -1)
     return framed.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
 
 
 def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
-    """The matrix for the middles of the pixels, in fixed point."""
+    """The matrix for whole x and y, whose pixels' middles are half a pixel on, in fixed point."""
     a, b, c, d, e, f = matrix
-    middles = np.stack([c + a * 0.5 + b * 0.5, f + d * 0.5 + e * 0.5])
-    # PIL rounds a pure translation in double precision, before the fixed point arithmetic.
-    middles = np.where((b == 0) & (d == 0), np.floor(middles), middles)
-    fixed = np.stack([a, b, middles[0], d, e, middles[1]])
-    fixed[[2, 5]] = fixed[[2, 5]].clip(-2 * side, 3 * side)
+    still = (b == 0) & (d == 0)
+    fixed = matrix.copy()
+    for place, middle in ((2, c + a * 0.5 + b * 0.5), (5, f + d * 0.5 + e * 0.5)):
+        # PIL rounds a pure translation in double precision, before the fixed point arithmetic.
+        fixed[place] = np.where(still, np.floor(middle), middle).clip(-2 * side, 3 * side)
     return np.floor(fixed * _FIXED + 0.5).astype(np.int32)
 
 
 def bilinear(images: Tensor, matrix: Values) -> Tensor:
     """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
     height, width = images.shape[2:]
-    a, b, c, d, e, f = torch.from_numpy(matrix).to(images.device).view(6, -1, 1, 1).unbind()
-    x = torch.arange(width, dtype=torch.float64, device=images.device) + 0.5
-    y = (torch.arange(height, dtype=torch.float64, device=images.device) + 0.5).unsqueeze(1)
-    columns, rows = (a * x, b * y + c), (d * x, e * y + f)
-    inside = (
-        _inside(columns[0] + columns[1], width).bitwise_or_(_inside(rows[0] + rows[1], height)) >= 0
-    )
+    along, down = _parts(matrix, height, width, images.device, middle=0.5)
+    whole = (along + down).floor_().int()
+    sizes = torch.tensor([width, height], dtype=torch.int32, device=images.device)
+    # Negative where a place is outside 0 <= place < size: one comparison serves all four.
+    column, row = (sizes.view(2, 1, 1, 1) - 1 - whole).bitwise_or_(whole)
+    inside = column.bitwise_or_(row) >= 0
     along, down = (
-        torch.complex(column.float() * (2 / width), row.float() * (2 / height))
-        for column, row in zip(columns, rows, strict=True)
+        torch.complex(part[0] * (2 / width), part[1] * (2 / height))
+        for part in (along.float(), down.float())
     )
     grid = torch.view_as_real(along + (down - (1 + 1j)))
     moved = functional.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
     return moved.add_(_SLACK).short().byte().mul_(inside.unsqueeze(1))
 
 
-def _inside(places: Tensor, size: int) -> Tensor:
-    """Negative where a place is outside 0 <= place < size: one comparison serves both axes."""
-    whole = places.floor().int()
-    return (size - 1 - whole).bitwise_or_(whole)
+def _parts(
+    matrix: NDArray[Number], height: int, width: int, device: torch.device, middle: float = 0
+) -> tuple[Tensor, Tensor]:
+    """What x, [2, B, 1, W], and y, [2, B, H, 1], add to each pixel's source column and row."""
+    rows = matrix.reshape(2, 3, -1, 1)
+    x, y = (
+        np.arange(size, dtype=matrix.dtype) + matrix.dtype.type(middle) for size in (width, height)
+    )
+    along, down = rows[:, 0] * x, rows[:, 1] * y + rows[:, 2]
+    return (
+        torch.from_numpy(along).to(device).unsqueeze(2),
+        torch.from_numpy(down).to(device).unsqueeze(3),
+    )
 
 
 RESAMPLING = Registry("resampling", {"nearest": nearest, "bilinear": bilinear})

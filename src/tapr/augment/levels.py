@@ -15,7 +15,7 @@ from tapr.errors import InputError
 
 Values = NDArray[np.float64]  # ops' parameters, one per image: few, and on the CPU
 _LARGEST = 4096  # pixels; within reach of PIL's 16.16 fixed point, however an image is sheared
-_CHUNK = 1 << 18  # elements worked on at once: temporaries stay in the cache
+_CHUNK = 1 << 19  # elements worked on at once: temporaries stay in the cache
 
 
 def check(images: Tensor) -> None:

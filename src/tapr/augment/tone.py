@@ -25,11 +25,8 @@ def _solarize_add(addition: Values) -> Tables:
 
 
 def _brightness(factor: Values) -> Tables:
-    return (
-        (_LEVELS.astype(np.float32) * factor.astype(np.float32)[:, None])
-        .clip(0, 255)
-        .astype(np.uint8)
-    )
+    product = _LEVELS.astype(np.float32) * factor.astype(np.float32)[:, None]
+    return product.clip(0, 255).astype(np.uint8)
 
 
 # The ops whose tables depend on nothing but the parameter.
