@@ -170,6 +170,17 @@ def test_state_goes_on_from_disk(make: Make, model: nn.Module, tmp_path: Path, n
     assert [p.name for p in tmp_path.iterdir()] == ["state.safetensors"]
 
 
+def test_state_goes_on_from_a_state_dict(make: Make) -> None:
+    adapter, other = make(), make()
+    first, *rest = batches()
+    adapter(first)
+    other.load_state_dict(adapter.state_dict())
+    for batch in rest:
+        assert torch.equal(adapter(batch), other(batch))
+    other.reset()
+    assert torch.equal(other(first), make()(first))
+
+
 def test_train_and_eval_calls_change_nothing(make: Make) -> None:
     adapter = make()
     adapter.train()

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -146,6 +146,20 @@ class Adapter(nn.Module, ABC):
         _check_fit(path, tensors, self._capture())
         self._load(tensors)
         return self
+
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """What `state_dict` holds besides parameters and buffers: generator, optimiser."""
+        own = Adapter.live(self)
+        return {name: tensor for name, tensor in self._capture().items() if name not in own}
+
+    def set_extra_state(self, extra: Mapping[str, Tensor]) -> None:
+        """Put back what `get_extra_state` gave."""
+        self._load({**state.snapshot(Adapter.live(self)), **extra})
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        """Go on from a `state_dict`; `reset` still returns to the source model."""
+        self._remember_source()
+        return super().load_state_dict(*arguments, **options)
 
     def train(self, mode: bool = True) -> Self:
         """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""

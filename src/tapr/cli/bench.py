@@ -42,6 +42,9 @@ def bench(
     methods: str | None = typer.Option(None, help="e.g. `source,norm,tent,pest-augmix`."),
     batch_size: int | None = typer.Option(None),
     model: str | None = typer.Option(None, help="A name, a path, or `module:function`."),
+    architecture: str | None = typer.Option(
+        None, help="Of a checkpoint that is not ours, e.g. `robustbench:Standard`."
+    ),
     seed: str | None = typer.Option(None, help="Seeds of the adapters; several with commas."),
     protocol: str | None = typer.Option(None, help="`each`, `continual`, `mixed`, `gradual`."),
     order: str | None = typer.Option(None, help="`listed`, `shuffled`, `sorted`, `dirichlet`."),
@@ -75,6 +78,7 @@ def bench(
         "methods": _list(methods),
         "batch_size": batch_size,
         "model": model,
+        "architecture": architecture,
         "seeds": _numbers("--seed", seed),
         "protocol": protocol,
         "order": order,

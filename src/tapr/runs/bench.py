@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from filelock import FileLock, Timeout
 
 from tapr import datasets
@@ -52,9 +51,7 @@ class Bench:
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
-        model = catalogue.find_model(spec.model).eval()
-        # The streams' images come channels last; on a CPU that layout is a quarter faster.
-        self.model = model.to(spec.device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model = catalogue.find_model(spec.model, spec.architecture).eval().to(spec.device)
         adapters = {label: catalogue.adapt(self.model, **o) for label, o in spec.methods.items()}
         self.passes = {label: adapter.passes for label, adapter in adapters.items()}
         self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}

@@ -107,7 +107,7 @@ def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
     return adapt(model, **{**saved, **own}).load(path)
 
 
-def find_model(name: str) -> nn.Module:
+def find_model(name: str, architecture: str | None = None) -> nn.Module:
     """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
     module, colon, attribute = name.partition(":")
     if colon and "/" not in name and module != "timm":
@@ -121,7 +121,7 @@ def find_model(name: str) -> nn.Module:
                 f"expected {name} to be or return a torch.nn.Module, got {type(model).__name__}"
             )
         return model
-    return models.load(name)
+    return models.load(name, architecture=architecture)
 
 
 def presets(method: str) -> Mapping[str, Options]:

@@ -51,6 +51,7 @@ class Spec(BaseModel):
     order: str | None = None
     batch_size: Annotated[int, Field(ge=1)] = 200
     model: str
+    architecture: str | None = None  # of a foreign checkpoint, e.g. "robustbench:Standard"
     methods: dict[str, dict[str, Any]]  # label -> method and options
     seeds: tuple[int, ...] = (0,)
     device: str = "cpu"
