@@ -157,7 +157,7 @@ def test_views_and_read_only_arrays_are_taken(name: str) -> None:
     np.testing.assert_array_equal(corrupt(flipped, name, 2), corrupt(flipped.copy(), name, 2))
 
 
-@pytest.mark.parametrize("severity", [0, 6, -1, 2.5, True, "3"])
+@pytest.mark.parametrize("severity", [0, 6, -1, 2.5, 3.0, True, "3"])
 def test_a_severity_outside_one_to_five_is_refused(severity: int) -> None:
     with pytest.raises(InputError, match="severity from 1 to 5"):
         corrupt(SMALL, "fog", severity)

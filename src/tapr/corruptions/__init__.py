@@ -107,7 +107,8 @@ def names_of(chosen: Iterable[str]) -> list[str]:
 
 
 def _check(images: NDArray[np.uint8], severity: int) -> None:
-    if isinstance(severity, bool) or severity not in range(1, 6):
+    whole = isinstance(severity, int | np.integer) and not isinstance(severity, bool)
+    if not whole or severity not in range(1, 6):
         raise InputError(f"expected a severity from 1 to 5, got {severity!r}")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
         found = getattr(images, "dtype", type(images).__name__)
@@ -119,7 +120,9 @@ def _check(images: NDArray[np.uint8], severity: int) -> None:
         )
     if min(images.shape[1:3]) < SMALLEST:
         height, width = images.shape[1:3]
-        raise InputError(f"expected images of at least 8 x 8 pixels, got {height} x {width}")
+        raise InputError(
+            f"expected images of at least {SMALLEST} x {SMALLEST} pixels, got {height} x {width}"
+        )
 
 
 def _numbers(indices: NDArray[np.integer] | None, count: int) -> NDArray[np.int64]:

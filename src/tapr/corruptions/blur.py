@@ -56,7 +56,7 @@ def zoom_blur(images: Bytes, level: Level, draws: Draws) -> Bytes:
         ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
         ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
     )
-    # numpy's own rounding decides whether the end and the last pixel belong to it: kept as it was.
+    # How this very call rounds decides the number and the sizes of the zooms in the published set.
     factors = np.arange(1, end, step).tolist()
     planes = to_unit(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
     total = planes.copy()

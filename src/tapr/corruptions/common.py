@@ -27,6 +27,7 @@ class Draws:
 
     def __init__(self, key: int, indices: NDArray[np.int64]) -> None:
         self._bits = np.random.Philox(key=key)
+        self._start = self._bits.state
         self._generator = np.random.Generator(self._bits)
         self._indices = indices
         self._draw = 0
@@ -34,10 +35,10 @@ class Draws:
     def _each(self) -> Iterator[np.random.Generator]:
         """The generator, moved for each image to a stretch that no other image or draw reaches."""
         self._draw += 1
-        state = np.random.Philox(key=0).state | {"state": self._bits.state["state"]}
+        counter = self._start["state"]["counter"]
         for index in self._indices.tolist():
-            state["state"]["counter"][:] = 0, 0, self._draw, index
-            self._bits.state = state
+            counter[:] = 0, 0, self._draw, index
+            self._bits.state = self._start
             yield self._generator
 
     def normal(self, *shape: int) -> Floats:

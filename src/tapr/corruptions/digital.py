@@ -9,6 +9,8 @@ from tapr.corruptions import linear
 from tapr.corruptions.common import Bytes, Draws, Level, brightest, to_bytes, to_unit
 from tapr.corruptions.warp import affine, displaced
 
+RED_BELOW = np.array([0, 1, 1], np.float32)  # how far the channels of pure red are under its value
+
 
 def contrast(images: Bytes, level: Level, draws: Draws) -> Bytes:
     """Pull every channel towards its mean over the image."""
@@ -34,9 +36,6 @@ def saturate(images: Bytes, level: Level, draws: Draws) -> Bytes:
         below, spread, out=np.broadcast_to(RED_BELOW, below.shape).copy(), where=spread > 0
     )
     return to_bytes(top - direction * wanted)
-
-
-RED_BELOW = np.array([0, 1, 1], np.float32)  # how far the channels of pure red are under its value
 
 
 def elastic_transform(images: Bytes, level: Level, draws: Draws) -> Bytes:

@@ -46,7 +46,7 @@ def _sample(images: Floats, y: Floats, x: Floats, edge: Literal["reflect", "symm
     count, rows, stride, channels = padded.shape
     pixels = padded.reshape(-1, channels)
     start = (np.arange(count) * rows + sides[0][0]) * stride + sides[1][0]
-    first = (top * stride + left).astype(np.int64) + start[:, None, None]
+    first = top.astype(np.int64) * stride + left.astype(np.int64) + start[:, None, None]
 
     down, right = (y - top)[..., None], (x - left)[..., None]
     upper, lower = (

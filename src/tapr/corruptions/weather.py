@@ -9,6 +9,8 @@ from tapr.corruptions.motion import motion
 from tapr.corruptions.photographs import photographs
 from tapr.corruptions.spatter import mud, water
 
+GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how much each channel counts
+
 
 def snow(images: Bytes, level: Level, draws: Draws) -> Bytes:
     """Whiten the image and let flakes drift over it, both ways."""
@@ -38,9 +40,6 @@ def snow(images: Bytes, level: Level, draws: Draws) -> Bytes:
     values = to_unit(images)
     white = np.maximum(values, (values @ GREY)[..., None] * 1.5 + 0.5)
     return to_bytes(keep * values + (1 - keep) * white + falling + falling[:, ::-1, ::-1])
-
-
-GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def frost(images: Bytes, level: Level, draws: Draws) -> Bytes:
