@@ -12,16 +12,18 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 demo: $(BIN)/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/tapr data get cifar10
+	$(BIN)/tapr bench demo --out runs/demo
+	$(BIN)/tapr report runs/demo -o runs/demo/report.html
 
 test: $(BIN)/.installed
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 check: $(BIN)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 format: $(BIN)/.installed
 	$(BIN)/ruff format .
