@@ -14,7 +14,7 @@ class Frost(Entry):
 
     name = "frost"
     about = "photographs for the frost corruption"
-    size = "7 MB"
+    size = "2 MB"
     splits: ClassVar[tuple[str, ...]] = ()
 
     def where(self) -> Path | None:
