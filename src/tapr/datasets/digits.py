@@ -1,24 +1,40 @@
-"""scikit-learn's 1,797 handwritten digits: no download."""
+"""Digits: rendered ones to train on, scikit-learn's 1,797 handwritten ones as the real target."""
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tapr.datasets.base import Dataset, Entry, Logged, Watcher
+from tapr.datasets import names, render
+from tapr.datasets.base import Dataset, Entry, Labels, Pixels, Watcher
 from tapr.errors import DataError
 
-_PARTS = {"all": slice(None), "train": slice(0, 1297), "test": slice(1297, None)}
+MISSING = "real digits need scikit-learn, which is not installed: pip install 'tapr[digits]'"
+
+
+class Renderings(NamedTuple):
+    """What a split of renderings is."""
+
+    seed: int
+    images: int
+    fonts: tuple[str, ...]
+
+
+RENDERED = {
+    "train": Renderings(0, 20_000, render.FONTS),
+    "validation": Renderings(1, 2_000, render.HELD_OUT),
+}
 
 
 class Digits(Entry):
-    """Grey images of 8 x 8 with 17 levels, as RGB bytes: level k is round(k * 255 / 16)."""
+    """Images of 32 x 32: "train" and "validation" are rendered, "test" is real handwriting."""
 
     name = "digits"
-    about = "scikit-learn's 1,797 digits of 8 x 8"
+    about = "rendered digits to train on, 1,797 real ones"
     size = "-"
-    splits: ClassVar[tuple[str, ...]] = tuple(_PARTS)
+    splits: ClassVar[tuple[str, ...]] = (*RENDERED, "test")
 
     def where(self) -> Path | None:
         """scikit-learn's own folder."""
@@ -26,28 +42,51 @@ class Digits(Entry):
         return Path(found.origin).parent if found and found.origin else None
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Nothing to do but to see that scikit-learn is installed."""
+        """Nothing to do but to see that what they are made from is installed."""
         if origin is not None:
             raise DataError("digits come with scikit-learn, not from a path: leave --from out")
         for problem in self.verify(watch):
             raise DataError(problem)
-        watch.note(f"digits come with scikit-learn, in {self.where()}")
+        watch.note(f"real digits come with scikit-learn, in {self.where()}")
+        watch.note(f"rendered ones are drawn when they are used, with {render.font_folder()}")
 
     def verify(self, watch: Watcher) -> list[str]:
-        """Is scikit-learn there?"""
-        if self.where():
-            return []
-        return ["digits need scikit-learn: pip install 'tapr[digits]'"]
+        """Are scikit-learn and the fonts there?"""
+        problems = []
+        if self.where() is None:
+            problems.append(MISSING)
+        try:
+            fonts = render.font_folder()
+        except DataError as error:
+            return [*problems, str(error)]
+        wanted = (fonts / f"{font}.ttf" for font in (*render.FONTS, *render.HELD_OUT))
+        return problems + [f"{path} is missing" for path in wanted if not path.is_file()]
 
     def load(self, split: str) -> Dataset:
-        """The first 1,297 images are "train", the last 500 "test"; "all" is all of them."""
-        part = _PARTS[self.check_split(split)]
-        for problem in self.verify(Logged()):
-            raise DataError(problem)
-        from sklearn.datasets import load_digits
+        """Load the real digits ("test"), or draw the rendered ones."""
+        self.check_split(split)
+        images, labels = real() if split == "test" else render.render(*RENDERED[split])
+        return Dataset(f"{self.name}:{split}", images, labels, names.DIGITS)
 
-        bunch = load_digits()
-        grey = np.rint(bunch.images[part] * (255 / 16)).astype(np.uint8)
-        images = np.repeat(grey[..., None], 3, axis=3)
-        labels = bunch.target[part].astype(np.int64)
-        return Dataset(self.name, images, labels, tuple("0123456789"))
+
+def real() -> tuple[Pixels, Labels]:
+    """scikit-learn's digits, 8 x 8 with 17 grey levels, enlarged to the renderings' size."""
+    if find_spec("sklearn") is None:
+        raise DataError(MISSING)
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    weights = enlarging(bunch.images.shape[1], render.SIDE)
+    grey = np.rint(weights @ (bunch.images * (255 / 16)) @ weights.T).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=3), bunch.target.astype(np.int64)
+
+
+def enlarging(small: int, large: int) -> NDArray[np.float64]:
+    """The matrix [large, small] of bilinear enlargement; at the border the edge's value stays.
+
+    >>> enlarging(2, 4).tolist()
+    [[1.0, 0.0], [0.75, 0.25], [0.25, 0.75], [0.0, 1.0]]
+    """
+    places = np.clip((np.arange(large) + 0.5) * small / large - 0.5, 0, small - 1)
+    weights: NDArray[np.float64] = 1 - np.abs(places[:, None] - np.arange(small))
+    return weights.clip(0)

@@ -23,3 +23,5 @@ CIFAR100 = _words(
 VISDA = _words(
     "aeroplane bicycle bus car horse knife motorcycle person plant skateboard train truck"
 )
+
+DIGITS = tuple("0123456789")

@@ -1,7 +1,6 @@
-"""`load`, the catalogue, digits, and what a Dataset checks."""
+"""`load`, the catalogue, and what a Dataset checks."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -39,27 +38,6 @@ def test_class_names() -> None:
     assert names.CIFAR10[3] == "cat"
     assert names.CIFAR100[49] == "mountain"
     assert sorted(names.CIFAR100) == list(names.CIFAR100)
-
-
-def test_digits(watch: Any) -> None:
-    sklearn = pytest.importorskip("sklearn.datasets")
-    data = datasets.load("digits", split="all")
-    levels = np.rint(data.images[..., 0] / 255 * 16)
-    np.testing.assert_array_equal(levels, sklearn.load_digits().images)
-    assert (data.images == data.images[..., :1]).all()
-    train, test = (datasets.load("digits", split=split) for split in ("train", "test"))
-    assert (len(train), len(test), len(data)) == (1297, 500, 1797)
-    np.testing.assert_array_equal(np.concatenate([train.images, test.images]), data.images)
-    DATASETS["digits"].get(watch)
-    assert DATASETS["digits"].verify(watch) == []
-    with pytest.raises(DataError, match="leave --from out"):
-        DATASETS["digits"].get(watch, Path())
-
-
-def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapr.datasets.digits.find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"pip install 'tapr\[digits\]'"):
-        datasets.load("digits")
 
 
 def test_labels_must_match() -> None:
