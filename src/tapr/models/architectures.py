@@ -24,6 +24,10 @@ def _small_wide(classes: int) -> nn.Module:
     return SmallResNet(nn.Conv2d(3, 32, 4, 2, 1, bias=False), (32, 64, 256), (1, 1, 1), classes)
 
 
+def _small_narrow(classes: int) -> nn.Module:
+    return SmallResNet(nn.Conv2d(3, 16, 4, 2, 1, bias=False), (16, 32, 64), (1, 1, 1), classes)
+
+
 def _resnet_20(classes: int) -> nn.Module:
     return SmallResNet(nn.Conv2d(3, 16, 3, 1, 1, bias=False), (16, 32, 64), (3, 3, 3), classes)
 
@@ -39,6 +43,7 @@ ARCHITECTURES: Registry[Callable[[int], nn.Module]] = Registry(
     {
         "small": _small,
         "small-wide": _small_wide,
+        "small-narrow": _small_narrow,
         "resnet-20": _resnet_20,
         "resnet-50": ResNet,
         "wrn-28-10": lambda classes: WideResNet(28, 10, classes),

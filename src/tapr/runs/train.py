@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tapr import files, rng
 from tapr.datasets import Dataset
 from tapr.errors import InputError, StateError
-from tapr.models import architectures, checkpoint
+from tapr.models import architectures, checkpoint, pretrained
 from tapr.models.inputs import Normalize
 from tapr.runs.train_views import AUGMENTS
 
@@ -43,6 +43,7 @@ class Recipe:
     weight_decay: float = 5e-4
     label_smoothing: float = 0.0
     augment: str = "crop-flip"
+    weights: str | None = None  # to begin with, all but the head: a file, or "timm:NAME"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate"):
@@ -61,6 +62,7 @@ class Recipe:
             f"--seed {self.seed} --batch-size {self.batch_size} "
             f"--learning-rate {self.learning_rate:g} --weight-decay {self.weight_decay:g} "
             f"--label-smoothing {self.label_smoothing:g} --augment {self.augment}"
+            + (f" --weights {self.weights}" if self.weights else "")
         )
 
 
@@ -153,6 +155,9 @@ class Training:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(rng.derive(self.recipe.seed, "weights"))
             model = architectures.build(self.recipe.architecture, len(self.data.classes))
+        if self.recipe.weights:
+            pretrained.start_from(model, self.recipe.weights, self.recipe.architecture)
+            return model
         count = max(100, SAMPLE // math.prod(self.data.images.shape[1:3]))
         order = torch.randperm(len(self.data), generator=rng.generator(0, "normalize"))
         pixels = torch.from_numpy(np.asarray(self.data.images[order[:count].numpy()]))

@@ -1,4 +1,4 @@
-"""Training batches and their loss: crop and flip, and AugMix on top of it."""
+"""Training batches and their loss: as they are, crop and flip, and AugMix on top of it."""
 
 from collections.abc import Callable
 
@@ -15,6 +15,14 @@ Augment = Callable[[nn.Module, Tensor, Tensor, float, torch.Generator], tuple[Te
 PADDING = 8  # a crop moves an image by up to an eighth of its side, as 4 pixels of 32
 AUGMIX = Views(AugMix(severity=3, width=3, ops="released"), count=2)  # Hendrycks et al. 2020
 AGREEMENT = 12.0  # their weight of the Jensen-Shannon divergence
+
+
+def none(
+    model: nn.Module, images: Tensor, labels: Tensor, smoothing: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy on the images as they are, and the logits."""
+    logits = model(images.permute(0, 3, 1, 2).float() / 255)
+    return functional.cross_entropy(logits, labels, label_smoothing=smoothing), logits
 
 
 def crop_flip(
@@ -51,5 +59,5 @@ def cropped_and_flipped(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 AUGMENTS: Registry[Augment] = Registry(
-    "training augmentation", {"crop-flip": crop_flip, "augmix": augmix}
+    "training augmentation", {"none": none, "crop-flip": crop_flip, "augmix": augmix}
 )
