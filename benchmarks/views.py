@@ -24,6 +24,7 @@ ROUNDS = 15
 AFFINE, BILINEAR = Image.Transform.AFFINE, Image.Resampling.BILINEAR
 NEAREST = Image.Resampling.NEAREST
 PilOp = Callable[[Image.Image, float, Image.Resampling], Image.Image]
+PilAugmentation = Callable[[Tensor, random.Random], Tensor]
 
 OPS: dict[str, PilOp] = {
     "identity": lambda image, value, how: image,
@@ -54,6 +55,10 @@ RANDAUGMENT = {
     "solarize": (0, 256),
     "posterize": (0, 4),
 }
+RELEASED = [
+    *("autocontrast", "equalize", "posterize", "rotate", "solarize"),
+    *("shear_x", "shear_y", "translate_x", "translate_y"),
+]
 AUGMIX_WHOLE = {"rotate", "translate_x", "translate_y", "solarize", "posterize"}
 
 
@@ -79,10 +84,10 @@ def pil_randaugment(images: Tensor, rng: random.Random) -> Tensor:
     return to_images(done)
 
 
-def augmix_value(name: str, side: int, rng: random.Random) -> float:
+def augmix_value(name: str, side: int, severity: float, rng: random.Random) -> float:
     ranges = RANDAUGMENT | dict.fromkeys(("translate_x", "translate_y"), (0, side / 3))
     low, high = ranges.get(name, (0, 0))
-    value = rng.uniform(0.1, 2) / 10 * (high - low)
+    value = rng.uniform(0.1, severity) / 10 * (high - low)
     value = int(value) if name in AUGMIX_WHOLE else value
     if name in SIGNED:
         return -value if rng.random() > 0.5 else value
@@ -90,16 +95,35 @@ def augmix_value(name: str, side: int, rng: random.Random) -> float:
 
 
 def pil_augmix(images: Tensor, rng: random.Random) -> Tensor:
-    names = list(OPS)
+    return pil_mixture(images, rng, list(OPS), 2, 1, (1, 3))
+
+
+def pil_augmix_released(images: Tensor, rng: random.Random) -> Tensor:
+    return pil_mixture(images, rng, RELEASED, 1, 3, (3, 3))
+
+
+def pil_mixture(
+    images: Tensor,
+    rng: random.Random,
+    names: list[str],
+    severity: float,
+    width: int,
+    lengths: tuple[int, int],
+) -> Tensor:
     done = []
     for array in to_arrays(images):
-        image = Image.fromarray(array)
-        for _ in range(rng.randint(1, 3)):
-            name = rng.choice(names)
-            image = OPS[name](image, augmix_value(name, array.shape[0], rng), BILINEAR)
-        keep = np.float32(rng.betavariate(1, 1))
-        scale = np.float32(1 / 255)
-        done.append((keep * scale) * array + ((1 - keep) * scale) * np.asarray(image))
+        weights = [rng.expovariate(1) for _ in range(width)]
+        keep = rng.betavariate(1, 1)
+        mixed = np.float32(keep / 255) * array
+        for weight in weights:
+            image = Image.fromarray(array)
+            for _ in range(rng.randint(*lengths)):
+                name = rng.choice(names)
+                value = augmix_value(name, array.shape[0], severity, rng)
+                image = OPS[name](image, value, BILINEAR)
+            part = (1 - keep) * weight / sum(weights) / 255
+            mixed += np.float32(part) * np.asarray(image)
+        done.append(mixed)
     return torch.from_numpy(np.stack(done)).permute(0, 3, 1, 2).contiguous()
 
 
@@ -109,9 +133,7 @@ def cpu_seconds(call: Callable[[], Tensor]) -> float:
     return time.process_time() - start
 
 
-def compare(
-    images: Tensor, ours: Augmentation, theirs: Callable[[Tensor, random.Random], Tensor]
-) -> tuple[float, float]:
+def compare(images: Tensor, ours: Augmentation, theirs: PilAugmentation) -> tuple[float, float]:
     """CPU seconds of a batch, ours and PIL's: medians of rounds in which they alternate."""
     generator, rng = torch.Generator().manual_seed(0), random.Random(0)
     own, pil = [], []
@@ -131,15 +153,19 @@ def photographs(count: int, side: int, generator: torch.Generator) -> Tensor:
 
 def main() -> None:
     torch.set_num_threads(1)
-    sides = {"RandAugment": (RandAugment(), pil_randaugment), "AugMix": (AugMix(), pil_augmix)}
-    print(f"{'':12} {'batch':>14} {'tapr images/s':>14} {'PIL images/s':>14} {'ratio':>7}")
-    for count, side in ((200, 32), (64, 224)):
+    sides: dict[str, tuple[Augmentation, PilAugmentation]] = {
+        "RandAugment()": (RandAugment(), pil_randaugment),
+        "AugMix()": (AugMix(), pil_augmix),
+        "AugMix.released()": (AugMix.released(), pil_augmix_released),
+    }
+    print(f"{'':18} {'batch':>14} {'tapr images/s':>14} {'PIL images/s':>14} {'ratio':>7}")
+    for count, side in ((200, 32), (400, 32), (64, 224)):  # 400: two views of 200, in one call
         images = photographs(count, side, torch.Generator().manual_seed(0))
         for name, (ours, theirs) in sides.items():
             own, pil = compare(images, ours, theirs)
             batch = f"{count} x {side} x {side}"
             speeds = f"{count / own:14,.0f} {count / pil:14,.0f} {pil / own:7.1f}"
-            print(f"{name:12} {batch:>14} {speeds}")
+            print(f"{name:18} {batch:>14} {speeds}")
 
 
 if __name__ == "__main__":

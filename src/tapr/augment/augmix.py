@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment import levels
 from tapr.augment.arguments import LONGEST, between, positive, whole
 from tapr.augment.base import Augmentation
 from tapr.augment.grouped import IDENTITY, Draw, apply, caption
+from tapr.augment.levels import Values
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
 from tapr.registry import Registry
 
@@ -116,22 +118,14 @@ class AugMix(Augmentation):
     def transform(self, images: Tensor, params: AugMixParams) -> Tensor:
         """Run the drawn chains and mix."""
         levels.check(images)
-        start = levels.to_levels(images)
-        chains = [self._run(start, params, chain) for chain in range(params.op.shape[1])]
-        mixed = torch.empty_like(images)
-        for part in levels.chunks(images):
-            mixed[part] = _mix(images[part], [chain[part] for chain in chains], params, part)
-        return mixed
-
-    def _run(self, images: Tensor, params: AugMixParams, chain: int) -> Tensor:
-        ops, values, length = (
-            part[:, chain].cpu().numpy() for part in (params.op, params.value, params.length)
-        )
-        nowhere = np.zeros((len(ops), 2))
-        for step in range(ops.shape[1]):
-            op = np.where(length > step, ops[:, step], IDENTITY)
-            images = apply(images, Draw(op, values[:, step], nowhere), "bilinear")
-        return images
+        weights = _weights(params, images)
+        drawn = [part.cpu().numpy() for part in (params.op, params.value, params.length)]
+        result = torch.empty_like(images)
+        for part in levels.chunks(images, copies=params.op.shape[1]):
+            op, value, length = (each[part] for each in drawn)
+            chains = _run(levels.to_levels(images[part]), op, value, length)
+            result[part] = _mix(images[part], chains, weights[part])
+        return result
 
     def describe(self, params: AugMixParams) -> list[str]:
         """The chains with their parameters and weights, one caption per image."""
@@ -152,16 +146,29 @@ class AugMix(Augmentation):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-def _mix(images: Tensor, chains: list[Tensor], params: AugMixParams, part: slice) -> Tensor:
-    whole = images.dtype == torch.uint8
-    kind = torch.float32 if whole else images.dtype
-    parts = torch.column_stack(
-        [params.keep, (1 - params.keep).unsqueeze(1) * params.weight / (1 if whole else 255)]
-    )
-    keep, *weights = (
-        parts[part].to(images.device, kind).view(-1, len(chains) + 1, 1, 1, 1).unbind(1)
-    )
-    mixed = images.to(kind) * keep
-    for chain, weight in zip(chains, weights, strict=True):
-        mixed.addcmul_(chain.to(kind), weight)
-    return mixed.add_(0.5).short() if whole else mixed.clamp_(0, 1)
+def _run(images: Tensor, op: NDArray[np.int64], value: Values, length: NDArray[np.int64]) -> Tensor:
+    """The ends of all chains, [B, width, C, H, W]: they run side by side as one batch."""
+    count, width, depth = op.shape
+    op, value, length = op.reshape(-1, depth), value.reshape(-1, depth), length.reshape(-1)
+    nowhere = np.zeros((len(op), 2))
+    ends = images.repeat_interleave(width, dim=0) if width > 1 else images
+    for step in range(depth):
+        running = np.where(length > step, op[:, step], IDENTITY)
+        ends = apply(ends, Draw(running, value[:, step], nowhere), "bilinear")
+    return ends.view(count, width, *images.shape[1:])
+
+
+def _weights(params: AugMixParams, images: Tensor) -> Tensor:
+    """The parts of the untouched image and of each chain's levels, [B, 1 + width, 1, 1, 1]."""
+    keep = params.keep.unsqueeze(1)
+    level = 1 if images.dtype == torch.uint8 else 1 / 255
+    weights = torch.cat([keep, (1 - keep) * params.weight * level], dim=1)
+    kind = torch.float32 if images.dtype == torch.uint8 else images.dtype
+    return weights.to(images.device, kind).view(*weights.shape, 1, 1, 1)
+
+
+def _mix(images: Tensor, chains: Tensor, weights: Tensor) -> Tensor:
+    mixed = images.to(weights.dtype) * weights[:, 0]
+    for chain in range(chains.shape[1]):
+        mixed.addcmul_(chains[:, chain].to(weights.dtype), weights[:, 1 + chain])
+    return mixed.add_(0.5).short() if images.dtype == torch.uint8 else mixed.clamp_(0, 1)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapr.augment import enhance, geometry, levels, tone
+from tapr.augment import enhance, geometry, tone
 from tapr.augment.levels import Values
 
 
@@ -107,9 +107,9 @@ def apply(images: Tensor, draw: Draw, resample: str) -> Tensor:
     ends = np.searchsorted(draw.op, _LAST).tolist()
     changed = [images[:0]]
     for family, start, end in zip(FAMILIES, [0, *ends], ends, strict=False):
-        for part in levels.chunks(images, start, end):
-            drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
-            changed.append(family.run(images[part], drawn, resample))
+        if start < end:
+            drawn = Draw(draw.op[start:end], draw.value[start:end], draw.centre[start:end])
+            changed.append(family.run(images[start:end], drawn, resample))
     back = torch.from_numpy(np.argsort(order)).to(images.device)
     return torch.cat(changed).index_select(0, back)
 

@@ -15,7 +15,7 @@ from tapr.errors import InputError
 
 Values = NDArray[np.float64]  # ops' parameters, one per image: few, and on the CPU
 _LARGEST = 4096  # pixels; within reach of PIL's 16.16 fixed point, however an image is sheared
-_CHUNK = 1 << 19  # elements worked on at once: temporaries stay in the cache
+_CHUNK = 1 << 21  # elements worked on at once: fresh memory is dearer than the work itself
 
 
 def check(images: Tensor) -> None:
@@ -38,23 +38,19 @@ def check(images: Tensor) -> None:
         raise InputError(f"expected images in [0, 1], got {end} {bound:g}")
 
 
-def chunks(images: Tensor, start: int = 0, end: int | None = None) -> Iterator[slice]:
-    """Slices of the batch, each of few enough pixels for the cache, or of one image."""
-    end = len(images) if end is None else end
-    size = max(1, _CHUNK // images[0].numel()) if end > start else 1
-    return (slice(first, min(end, first + size)) for first in range(start, end, size))
+def chunks(images: Tensor, copies: int = 1) -> Iterator[slice]:
+    """Slices of the batch, each of so few pixels, times `copies`, that temporaries stay small."""
+    size = max(1, _CHUNK // (copies * images.shape[1:].numel()))
+    return (slice(start, start + size) for start in range(0, len(images), size))
 
 
 def to_levels(images: Tensor) -> Tensor:
     """Images as contiguous uint8 levels; where they are that already, not copied."""
     if images.dtype == torch.uint8:
         return images.contiguous()
-    levels = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
     half = torch.tensor(0.5, dtype=images.dtype, device=images.device)
-    for part in chunks(images):
-        # By way of int16, which torch converts to and from with vector instructions.
-        levels[part] = torch.add(half, images[part], alpha=255).short()
-    return levels
+    # By way of int16, which torch converts to and from with vector instructions.
+    return torch.add(half, images, alpha=255).short().byte().contiguous()
 
 
 def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:

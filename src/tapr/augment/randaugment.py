@@ -101,14 +101,14 @@ class RandAugment(Augmentation):
     def transform(self, images: Tensor, params: RandAugmentParams) -> Tensor:
         """Apply the drawn ops in their order."""
         levels.check(images)
-        changed = levels.to_levels(images)
-        op, value, centre = (
-            part.cpu().numpy() for part in (params.op, params.value, params.centre)
-        )
-        for step in range(op.shape[1]):
-            draw = Draw(op[:, step], value[:, step], centre[:, step])
-            changed = apply(changed, draw, "nearest")
-        return levels.from_levels(changed, images.dtype)
+        drawn = [part.cpu().numpy() for part in (params.op, params.value, params.centre)]
+        result = torch.empty_like(images)
+        for part in levels.chunks(images):
+            changed = levels.to_levels(images[part])
+            for step in range(params.op.shape[1]):
+                changed = apply(changed, Draw(*(each[part, step] for each in drawn)), "nearest")
+            result[part] = levels.from_levels(changed, images.dtype)
+        return result
 
     def describe(self, params: RandAugmentParams) -> list[str]:
         """The ops with their parameters and levels, one caption per image."""
