@@ -1,10 +1,17 @@
-"""Small models and images that many tests share."""
+"""Small models, images and made-up runs that many tests share."""
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+from tapr import records
+from tapr.records import BatchRecord, RunRecord
 
 torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds run-to-run noise
 
@@ -44,3 +51,111 @@ def model() -> nn.Sequential:
 @pytest.fixture
 def images() -> Tensor:
     return torch.rand(8, 3, 10, 9, generator=torch.Generator().manual_seed(1))
+
+
+ACCURACY = {
+    "source": 0.45,
+    "norm": 0.66,
+    "tent": 0.68,
+    "pest-randaugment": 0.70,
+    "pest-augmix": 0.71,
+    "pest-control": 0.69,
+}
+PEST_OPTIONS = {"method": "pest", "statistics": "running", "feed": "views", "views": 2}
+RECIPES: dict[str, dict[str, Any]] = {
+    "source": {"method": "source"},
+    "norm": {"method": "norm", "statistics": "batch"},
+    "tent": {"method": "tent", "statistics": "batch", "lr": 1e-3},
+    "pest-randaugment": {**PEST_OPTIONS, "augmentation": "randaugment", "lr": 1e-4},
+    "pest-augmix": {**PEST_OPTIONS, "augmentation": "augmix", "lr": 1e-4},
+    "pest-control": {**PEST_OPTIONS, "augmentation": "augmix", "lr": 0.0},
+}
+TERMS = {"tent": ("entropy",), "pest": ("consistency", "entropy")}
+
+
+def fake_run(method: str, domains: Sequence[str] = ("fog-5",), **changed: Any) -> RunRecord:
+    """A made-up finished run; image i of a domain is as hard for every method."""
+    cell: dict[str, Any] = {
+        "spec": "fake",
+        "data": "cifar10c",
+        "origin": "cifar10, generated with seed 0",
+        "domains": list(domains),
+        "images": 400,
+        "classes": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
+        "protocol": "each",
+        "order": None,
+        "batch_size": 100,
+        "model": "cifar10-small",
+        "method": method,
+        "recipe": RECIPES.get(method, {"method": method, "statistics": "batch"}),
+        "seed": 0,
+        "device": "cpu",
+        **changed,
+    }
+    cell["recipe"] = {"preset": "paper", "seed": cell["seed"], **cell["recipe"]}
+    batches: list[BatchRecord] = []
+    for domain in domains:
+        batches += _fake_batches(cell, domain, len(batches))
+    environment = {"tapr": "0.1.0", "torch": "2.13.0", "machine": "Linux", "threads": 1}
+    environment["began"] = "2026-11-15T20:00:00+00:00"
+    end = {"peak_mib": 410.5, "ended": "2026-11-15T20:10:00+00:00"}
+    return RunRecord(cell, environment, batches, end)
+
+
+def _fake_batches(cell: dict[str, Any], domain: str, first: int) -> Iterator[BatchRecord]:
+    count, size, method = cell["images"], cell["batch_size"], cell["method"]
+    hardness = np.random.default_rng(zlib.crc32(domain.encode())).random(count)
+    noise = np.random.default_rng(zlib.crc32(f"{domain}{method}{cell['seed']}".encode()))
+    shift = (zlib.crc32(domain.encode()) % 40 - 20) / 100
+    labels = np.arange(count) * 7 % 10
+    hit = hardness + noise.normal(0, 0.1, count) < ACCURACY.get(method, 0.6) + shift
+    predicted = np.where(hit, labels, (labels + 3) % 10)
+    terms = TERMS.get(str(cell["recipe"]["method"]), ())
+    for number, start in enumerate(range(0, count, size), first):
+        part = slice(start, start + size)
+        taken = len(labels[part])
+        yield BatchRecord(
+            number=number,
+            domain=domain,
+            images=np.arange(count)[part].tolist(),
+            labels=labels[part].tolist(),
+            predicted=predicted[part].tolist(),
+            loss=0.5 if terms else None,
+            terms={name: round(0.4 / (k + 1 + 0.1 * number), 4) for k, name in enumerate(terms)},
+            steps=len(terms),
+            kept=taken if terms else 0,
+            refused=0,
+            forward=taken * (1 + 3 * len(terms)),
+            backward=taken * 2 * len(terms),
+            seconds=round(taken * (0.001 + 0.004 * len(terms)), 6),
+        )
+
+
+def write_run(run: RunRecord, folder: Path) -> Path:
+    """The run's file, as `tapr bench` writes it."""
+    name = f"{run.cell['domains'][0]}.{run.cell['method']}.seed{run.cell['seed']}.jsonl"
+    lines = [records.begin(run.cell, run.environment), *map(records.batch_line, run.batches)]
+    if run.end is not None:
+        lines.append(records.line("end", run.end))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(lines))
+    return folder / name
+
+
+@pytest.fixture
+def make_run() -> Callable[..., RunRecord]:
+    return fake_run
+
+
+@pytest.fixture
+def save_run() -> Callable[[RunRecord, Path], Path]:
+    return write_run
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """The records of six methods on four corruptions."""
+    for method in ACCURACY:
+        for domain in ("contrast-5", "fog-5", "gaussian_noise-5", "defocus_blur-5"):
+            write_run(fake_run(method, [domain]), tmp_path / "runs")
+    return tmp_path / "runs"

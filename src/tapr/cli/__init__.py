@@ -43,5 +43,16 @@ def main() -> None:
         sys.exit(1)
 
 
-for _command in ("bench", "corrupt", "data", "doctor", "models", "show", "train", "views"):
+for _command in (
+    "bench",
+    "compare",
+    "corrupt",
+    "data",
+    "doctor",
+    "models",
+    "report",
+    "show",
+    "train",
+    "views",
+):
     import_module(f"tapr.cli.{_command}")

@@ -1,0 +1,120 @@
+"""`tapr report`: records to a page, tables and figures."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapr.cli import app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tapr.reports.html import Chapter
+    from tapr.reports.results import Results
+    from tapr.reports.tables import Table
+
+STDOUT = "-"
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Records: files, or folders of them.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page.  [default: report.html]")
+    ] = None,
+    csv: str | None = typer.Option(None, metavar="FILE", help="Every number, a line each."),
+    markdown: str | None = typer.Option(None, metavar="FILE", help="The main table."),
+    latex: str | None = typer.Option(None, metavar="FILE", help="The main table, for booktabs."),
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write the figures as SVG and PNG.")
+    ] = None,
+    examples: bool = typer.Option(True, help="Show images that adaptation fixed or broke."),
+) -> None:
+    """Make a page of a benchmark's records: tables, figures, examples, and how to repeat it.
+
+    Records of different settings are shown apart. `--csv`, `--markdown` and `--latex` write tables
+    ("-" prints them); with one of these or `--figures`, the page is made only if -o asks for it.
+
+    Example: `tapr report runs/demo -o report.html`
+    """
+    from tapr.reports import results as reading
+    from tapr.reports.tables import table
+
+    results = reading.read(runs)
+    for problem in results.problems:
+        typer.echo(f"tapr: warning: {problem}", err=True)
+    tables = [table(setting) for setting in results.settings]
+    _write_tables(tables, csv, markdown, latex)
+    if figures or out or not (csv or markdown or latex):
+        chapters = _chapters(tables, examples)
+        if figures:
+            _write_figures(chapters, figures)
+        if out or not figures:
+            _write_page(chapters, results, out or Path("report.html"))
+
+
+def _write_tables(
+    tables: Sequence[Table], csv: str | None, markdown: str | None, latex: str | None
+) -> None:
+    from tapr.reports import export
+
+    wanted = ((csv, export.to_csv), (markdown, export.to_markdown), (latex, export.to_latex))
+    for where, make in wanted:
+        if where == STDOUT:
+            typer.echo(make(tables), nl=False)
+        elif where:
+            _write(Path(where), make(tables).encode())
+
+
+def _chapters(tables: Sequence[Table], examples: bool) -> list[Chapter]:
+    from tapr.cli.report_examples import gallery
+    from tapr.reports.html import Chapter, Gallery
+    from tapr.reports.plots import drawings
+
+    return [
+        Chapter(table, drawings(table), gallery(table) if examples else Gallery())
+        for table in tables
+    ]
+
+
+def _write_page(chapters: Sequence[Chapter], results: Results, out: Path) -> None:
+    from importlib.metadata import version
+
+    from tapr.reports.html import page
+
+    command = shlex.join(["tapr", *sys.argv[1:]])
+    text = page(chapters, results, command, version("tapr"))
+    _write(out, text.encode())
+
+
+def _write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
+    import io
+
+    from tapr.cli.report_examples import contact_sheet
+    from tapr.reports.plots import png, svg
+
+    for number, chapter in enumerate(chapters, 1):
+        prefix = f"{number}-" if len(chapters) > 1 else ""
+        for drawing in chapter.drawings:
+            _write(folder / f"{prefix}{drawing.name}.svg", svg(drawing.figure).encode())
+            _write(folder / f"{prefix}{drawing.name}.png", png(drawing.figure))
+        page = contact_sheet(chapter.gallery)
+        if page:
+            file = io.BytesIO()
+            page.save(file, "PNG", optimize=True)
+            _write(folder / f"{prefix}examples.png", file.getvalue())
+
+
+def _write(path: Path, content: bytes) -> None:
+    from tapr import files
+
+    with files.atomic(path) as part:
+        part.write_bytes(content)
+    typer.echo(f"{path}: {len(content) / 1024:,.0f} KiB", err=True)

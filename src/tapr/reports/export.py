@@ -1,0 +1,120 @@
+"""Tables as text: CSV for machines, Markdown and LaTeX for people."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+from tapr.reports import names
+from tapr.reports.tables import Estimate, Row, Table
+from tapr.reports.words import heading
+
+CSV_COLUMNS = (
+    *("data", "origin", "model", "protocol", "order", "batch_size", "severity"),
+    *("method", "statistics", "domain", "accuracy", "low", "high", "interval"),
+    *("images", "seeds", "finished", "paper"),
+)
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+    """One line for each system and domain, and one for each mean."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for table in tables:
+        for row in table.rows:
+            cells = zip(table.domains, row.cells, strict=True)
+            lines = [_csv_line(table, row, domain, cell, None) for domain, cell in cells if cell]
+            if row.mean:
+                lines.append(_csv_line(table, row, table.mean_title, row.mean, row.paper))
+            writer.writerows(lines)
+    return text.getvalue()
+
+
+def _csv_line(
+    table: Table, row: Row, domain: str, cell: Estimate, published: float | None
+) -> list[object]:
+    facts, setting = table.setting.facts, table.setting
+    return [
+        *(facts.get(key) for key in CSV_COLUMNS[:6]),
+        *(setting.severity, row.system.label, row.system.policy, domain),
+        *(f"{value:.6f}" for value in (cell.value, *cell.interval)),
+        *(cell.over, cell.images, cell.seeds, cell.finished),
+        "" if published is None else f"{published:.3f}",
+    ]
+
+
+def percent(value: float) -> str:
+    """A share as a number of percent.
+
+    >>> percent(0.7123)
+    '71.2'
+    """
+    return f"{100 * value:.1f}"
+
+
+def to_markdown(tables: Sequence[Table]) -> str:
+    """A Markdown table for each setting; the best of a column is bold."""
+    return "\n".join(_markdown(table) for table in tables)
+
+
+def _markdown(table: Table) -> str:
+    head, body = _grid(table, "**{}**", "[{} - {}]", "†")
+    lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"### {heading(table.setting)}\n\nAccuracy in %.\n\n{text}\n"
+
+
+def to_latex(tables: Sequence[Table]) -> str:
+    r"""A LaTeX table (`\usepackage{booktabs}`) for each setting; the best of a column is bold."""
+    return "\n".join(_latex(table) for table in tables)
+
+
+_ESCAPES = str.maketrans({mark: f"\\{mark}" for mark in "%&_#${}"} | {"\\": r"\textbackslash{}"})
+
+
+def _latex(table: Table) -> str:
+    head, body = _grid(table, r"\textbf{{{}}}", "[{}--{}]", r"$^\dagger$")
+    titles = [title.translate(_ESCAPES) for title in head]
+    lines = [[*(cell.translate(_ESCAPES) for cell in line[:2]), *line[2:]] for line in body]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"    \centering",
+            rf"    \caption{{Accuracy (\%). {heading(table.setting).translate(_ESCAPES)}.}}",
+            rf"    \begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
+            r"        \toprule",
+            "        " + " & ".join(titles) + r" \\",
+            r"        \midrule",
+            *("        " + " & ".join(line) + r" \\" for line in lines),
+            r"        \bottomrule",
+            r"    \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _grid(
+    table: Table, bold: str, interval: str, unfinished: str
+) -> tuple[list[str], list[list[str]]]:
+    """The heading and the lines of the main table as text."""
+    several = table.setting.severity is None
+    head = ["method", "statistics", *(names.short(d, several) for d in table.domains)]
+    head += [table.mean_title, "95 % interval"] + (["paper"] if table.has_paper else [])
+    body = []
+    for row in table.rows:
+
+        def shown(cell: Estimate | None, column: int | None) -> str:
+            if cell is None:
+                return "-"
+            text = percent(cell.value) + ("" if cell.finished else unfinished)
+            return bold.format(text) if cell.value == table.best(column) else text
+
+        line = [row.look.title, row.system.policy]
+        line += [shown(cell, column) for column, cell in enumerate(row.cells)]
+        line.append(shown(row.mean, None))
+        line.append(interval.format(*map(percent, row.mean.interval)) if row.mean else "-")
+        if table.has_paper:
+            line.append("-" if row.paper is None else percent(row.paper))
+        body.append(line)
+    return head, body

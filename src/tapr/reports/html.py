@@ -1,0 +1,189 @@
+"""The page: one file, nothing to fetch."""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from tapr.records import RunRecord
+from tapr.reports import names, plots, words
+from tapr.reports.examples import Example, Examples
+from tapr.reports.needs import need
+from tapr.reports.reproduce import spec
+from tapr.reports.results import Results, Setting
+from tapr.reports.tables import Estimate, Row, Table, cost
+
+_LARGEST = 160  # pixels of an example's longer side
+_FAMILIES = {"Noise": 3, "Blur": 4, "Weather": 3, "Digital": 5}
+
+
+class Gallery(NamedTuple):
+    """Examples with their pixels, or why there are none."""
+
+    examples: Examples | None = None
+    pixels: Mapping[tuple[str, int], NDArray[np.uint8]] = {}
+    why_not: str = ""
+
+
+class Chapter(NamedTuple):
+    """What the page shows of one setting."""
+
+    table: Table
+    drawings: Sequence[plots.Drawing]
+    gallery: Gallery
+
+
+def page(chapters: Sequence[Chapter], results: Results, command: str, version: str) -> str:
+    """The whole page."""
+    jinja = need("jinja2")
+    environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_template("report.html"))
+    shown = [_chapter(chapter, number) for number, chapter in enumerate(chapters, 1)]
+    text: str = template.render(
+        style=_template("report.css"),
+        chapters=shown,
+        problems=results.problems,
+        command=command,
+        environments=_environments(results.settings),
+        version=version,
+    )
+    return text
+
+
+def _template(name: str) -> str:
+    return (files("tapr.reports") / "templates" / name).read_text("utf-8")
+
+
+def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
+    table = chapter.table
+    setting = table.setting
+    several = setting.severity is None
+    return {
+        "key": f"s{number}",
+        "heading": words.heading(setting),
+        "about": words.about(setting),
+        "headline": words.headline(table),
+        "notes": words.notes(table),
+        "families": _families(table),
+        "columns": [(names.long(d), names.short(d, several)) for d in table.domains],
+        "mean_title": table.mean_title,
+        "has_paper": table.has_paper,
+        "rows": [_row(table, row) for row in table.rows],
+        "figures": [
+            {
+                "title": drawing.title,
+                "caption": drawing.caption,
+                "name": drawing.name,
+                "svg": plots.inline(drawing, f"s{number}-{drawing.name}"),
+            }
+            for drawing in chapter.drawings
+        ],
+        "gallery": _gallery(chapter.gallery),
+        "spec": spec(setting),
+        "folder": f"runs/{setting.runs[0].cell.get('spec') or 'again'}",
+    }
+
+
+def _families(table: Table) -> list[tuple[str, int]]:
+    """The families over their columns, when exactly the standard fifteen are there."""
+    found = [names.split(domain)[0] for domain in table.domains]
+    return list(_FAMILIES.items()) if found == list(names.STANDARD) else []
+
+
+def _row(table: Table, row: Row) -> dict[str, Any]:
+    spent = cost(row.system)
+    cells = [_cell(cell, table.best(column)) for column, cell in enumerate(row.cells)]
+    return {
+        "title": row.look.title,
+        "colour": row.look.colour,
+        "policy": row.system.policy,
+        "cells": cells,
+        "mean": _cell(row.mean, table.best(None)),
+        "width": f"{100 * row.mean.value:.2f}" if row.mean else "0",
+        "low": f"{100 * row.mean.interval.low:.2f}" if row.mean else "0",
+        "span": f"{100 * (row.mean.interval.high - row.mean.interval.low):.2f}"
+        if row.mean
+        else "0",
+        "paper": f"{100 * row.paper:.1f}" if row.paper is not None else None,
+        "cost": spent and _cost(spent._asdict()),
+    }
+
+
+def _cell(cell: Estimate | None, best: float | None) -> dict[str, Any] | None:
+    if cell is None:
+        return None
+    low, high = (f"{100 * end:.1f}" for end in cell.interval)
+    seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else "one seed"
+    return {
+        "text": f"{100 * cell.value:.1f}",
+        "interval": f"{low} – {high}",
+        "about": f"95 % interval {low} to {high}; {cell.images:,} images, {seeds}"
+        + ("" if cell.finished else "; not finished"),
+        "best": cell.value == best,
+        "finished": cell.finished,
+    }
+
+
+def _cost(spent: dict[str, Any]) -> dict[str, str]:
+    speed, peak, kept = spent["speed"], spent["peak"], spent["kept"]
+    return {
+        "forward": f"{spent['forward']:.3g}",
+        "backward": f"{spent['backward']:.3g}",
+        "speed": f"{speed:,.0f}" if speed >= 10 else f"{speed:.2g}",
+        "peak": f"{peak:,.0f}" if peak else "–",
+        "steps": f"{spent['steps']:,}",
+        "refused": f"{spent['refused']:,}",
+        "kept": f"{100 * kept:.0f} %" if kept is not None else "–",
+    }
+
+
+def _gallery(gallery: Gallery) -> dict[str, Any]:
+    examples = gallery.examples
+    if examples is None:
+        return {"why_not": gallery.why_not}
+    return {
+        "why_not": gallery.why_not,
+        "before": examples.before.look.spoken,
+        "after": examples.after.look.spoken,
+        "groups": [
+            (title, [_picture(example, gallery) for example in group])
+            for title, group in (("Fixed", examples.fixed), ("Broken", examples.broken))
+            if group and gallery.pixels
+        ],
+    }
+
+
+def _picture(example: Example, gallery: Gallery) -> dict[str, str]:
+    where = names.split(example.domain)[0].replace("_", " ")
+    image = Image.fromarray(gallery.pixels[example.domain, example.image])
+    image.thumbnail((_LARGEST, _LARGEST))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return {
+        "uri": "data:image/png;base64," + base64.b64encode(file.getvalue()).decode(),
+        "where": f"{where}, image {example.image:,}",
+        "truth": example.truth,
+        "before": example.before,
+        "after": example.after,
+    }
+
+
+def _environments(settings: Sequence[Setting]) -> list[list[tuple[str, str]]]:
+    """Every environment the runs come from, once; when they began is a range."""
+    groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
+    for setting in settings:
+        for run in setting.runs:
+            known = {k: str(v) for k, v in run.environment.items() if k != "began" and v}
+            groups.setdefault(tuple(known.items()), []).append(run)
+    found = []
+    for facts, runs in groups.items():
+        began = [str(run.environment["began"]) for run in runs if "began" in run.environment]
+        ended = [str(run.end["ended"]) for run in runs if run.end and "ended" in run.end]
+        times = {"began": min(began, default=""), "ended": max(ended, default="")}
+        found.append([("runs", str(len(runs))), *facts, *((k, v) for k, v in times.items() if v)])
+    return found

@@ -1,0 +1,275 @@
+"""Figures, drawn with matplotlib and returned as figures; `svg` and `png` make files of them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tapr.reports import along, names
+from tapr.reports.needs import need
+from tapr.reports.tables import Row, Table, cost
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, FAINT = "#1f2328", "#8b949e"  # the page turns these into its own colours, light or dark
+_PIXELS = 98  # of the page to an inch of a figure
+_ENTRY = 1.6  # inches of an entry of a legend
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tapr",
+    "font.size": 10,
+    "axes.edgecolor": FAINT,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.axisbelow": True,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "grid.color": FAINT,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.8,
+}
+
+
+class Drawing(NamedTuple):
+    """A figure, its file name and what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+def drawings(table: Table) -> list[Drawing]:
+    """Every figure that the table's runs can fill."""
+    makers: tuple[Callable[[Table], Drawing | None], ...] = (bars, stream, losses, trade)
+    with _style():
+        return [drawing for make in makers if (drawing := make(table))]
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    matplotlib = need("matplotlib")
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    figure = need("matplotlib.figure").Figure((width, height), layout="constrained")
+    return figure, list(np.atleast_1d(figure.subplots(1, panels, squeeze=True)))
+
+
+def _legend(figure: Figure, handles: Mapping[str, Any]) -> None:
+    columns = max(1, int(figure.get_figwidth() / _ENTRY))
+    figure.legend(
+        handles.values(), handles, loc="outside upper left", ncols=columns, handlelength=1.6
+    )
+
+
+def _handles(axes: Axes) -> dict[str, Any]:
+    handles, labels = axes.get_legend_handles_labels()
+    return dict(zip(labels, handles, strict=True))
+
+
+def bars(table: Table) -> Drawing | None:
+    """Accuracy of every system under every corruption: the paper's figure."""
+    if not any(cell for row in table.rows for cell in row.cells):
+        return None
+    width = min(11, max(7, 1 + len(table.domains) * (0.09 * len(table.rows) + 0.15)))
+    figure, (axes,) = _figure(width, 3.7)
+    slot = 0.84 / len(table.rows)
+    for number, row in enumerate(table.rows):
+        places = np.arange(len(table.domains)) + (number - (len(table.rows) - 1) / 2) * slot
+        known = [(x, cell) for x, cell in zip(places, row.cells, strict=True) if cell]
+        values = np.array([100 * cell.value for _, cell in known])
+        ends = np.array([[100 * end for end in cell.interval] for _, cell in known]).reshape(-1, 2)
+        axes.bar(
+            [x for x, _ in known],
+            values,
+            slot * 0.92,
+            color=row.look.colour,
+            label=row.look.title,
+            yerr=np.abs(ends.T - values),
+            error_kw={"elinewidth": 0.8, "ecolor": INK, "alpha": 0.6},
+        )
+    several = table.setting.severity is None
+    labels = [names.short(domain, several) for domain in table.domains]
+    axes.set_xticks(range(len(labels)), labels)
+    axes.tick_params(axis="x", length=0)
+    axes.set(ylabel="accuracy, %", ylim=(0, 100), xlim=(-0.6, len(labels) - 0.4))
+    axes.grid(axis="y")
+    _legend(figure, _handles(axes))
+    return Drawing(
+        "bars",
+        "Accuracy under each corruption",
+        "The share of images predicted right, with 95 % intervals. Higher is better.",
+        figure,
+    )
+
+
+def stream(table: Table) -> Drawing | None:
+    """Accuracy along the stream."""
+    curves = _curves(table, along.accuracy)
+    if not curves:
+        return None
+    figure, (axes,) = _figure(9.8, 3.8)
+    for row, curve in curves:
+        _line(axes, row, along.Curve(curve.x, 100 * curve.y))
+    _along(axes, table)
+    axes.set_ylabel("accuracy, %")
+    _legend(figure, _handles(axes))
+    return Drawing("stream", "Accuracy along the stream", _caption(table), figure)
+
+
+def losses(table: Table) -> Drawing | None:
+    """The terms of the loss along the stream, a panel each."""
+    terms = along.terms(table.setting)
+    panels = [(term, _curves(table, along.term(term))) for term in terms]
+    panels = [(term, curves) for term, curves in panels if curves]
+    if not panels:
+        return None
+    figure, all_axes = _figure(max(6, 4.6 * len(panels)), 3.4, len(panels))
+    shown: dict[str, Any] = {}
+    for axes, (term, curves) in zip(all_axes, panels, strict=True):
+        for row, curve in curves:
+            shown[row.look.title] = _line(axes, row, curve)
+        _along(axes, table)
+        axes.set_title(term)
+        axes.set_ylim(bottom=0)
+    _legend(figure, shown)
+    caption = "Mean of each weighted term over a batch, at the batch's last step. "
+    return Drawing("losses", "Loss along the stream", caption + _caption(table), figure)
+
+
+def trade(table: Table) -> Drawing | None:
+    """Accuracy against the time an image takes."""
+    points = [(row, cost(row.system)) for row in table.rows if row.mean]
+    known = [(row, 1000 / spent.speed) for row, spent in points if spent and spent.speed > 0]
+    if not known:
+        return None
+    figure, (axes,) = _figure(8, 4)
+    for row, milliseconds in known:
+        assert row.mean
+        value = 100 * row.mean.value
+        reach = [[value - 100 * row.mean.interval.low], [100 * row.mean.interval.high - value]]
+        axes.errorbar(
+            [milliseconds],
+            [value],
+            yerr=np.abs(reach),
+            fmt=row.look.marker,
+            color=row.look.colour,
+            markersize=9,
+            elinewidth=1,
+            label=row.look.title,
+        )
+    axes.set_xscale("log")
+    ticker = need("matplotlib.ticker")
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.set(xlabel="milliseconds per image (each step to the right costs more)")
+    axes.set_ylabel("mean accuracy, %")
+    axes.margins(0.12)
+    axes.grid()
+    figure.legend(loc="outside right center", handlelength=1.2)
+    return Drawing(
+        "cost",
+        "Accuracy against cost",
+        "Up and to the left is better. Time of adapting and predicting on the machine of the runs.",
+        figure,
+    )
+
+
+def _curves(table: Table, read: Callable[[Any], float | None]) -> list[tuple[Row, along.Curve]]:
+    found = [(row, along.curve(row.system, read)) for row in table.rows]
+    return [(row, curve) for row, curve in found if curve]
+
+
+def _line(axes: Axes, row: Row, curve: along.Curve) -> Any:
+    step = max(1, len(curve.x) // 8)
+    (line,) = axes.plot(
+        curve.x,
+        curve.y,
+        color=row.look.colour,
+        marker=row.look.marker,
+        markevery=step,
+        markersize=5,
+        linewidth=1.8,
+        label=row.look.title,
+    )
+    return line
+
+
+def _along(axes: Axes, table: Table) -> None:
+    axes.set_xlabel("images seen")
+    axes.grid(axis="y")
+    axes.xaxis.set_major_formatter(need("matplotlib.ticker").StrMethodFormatter("{x:,.0f}"))
+    starts = along.boundaries(table.setting)
+    for start, domain in starts if len(starts) > 1 else []:
+        axes.axvline(start, color=FAINT, linewidth=0.8, linestyle=":")
+        axes.text(
+            start,
+            1.0,
+            f" {names.short(domain, True)}",
+            fontsize=7,
+            rotation=90,
+            va="top",
+            transform=axes.get_xaxis_transform(),
+        )
+
+
+def _caption(table: Table) -> str:
+    over = f"Mean over {len(table.domains)} streams. " if len(table.domains) > 1 else ""
+    many = any(run.batches and len(run.batches) >= 24 for run in table.setting.runs)
+    return (over if table.setting.single else "") + (
+        "A moving average over a twelfth of the stream." if many else "One point for each batch."
+    )
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG on white."""
+    file = io.BytesIO()
+    with _style():
+        figure.savefig(file, format="png", dpi=160, facecolor="white")
+    return file.getvalue()
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG file on white, text as text."""
+    file = io.StringIO()
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with _style():
+        figure.savefig(file, format="svg", facecolor="white", metadata=no_metadata)
+    return file.getvalue()
+
+
+def inline(drawing: Drawing, key: str) -> str:
+    """The figure as an element of a page: its own ids, the page's ink, a title for all readers."""
+    text = svg(drawing.figure)
+    text = text[text.index("<svg") :]
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
+    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", text)
+    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
+    text = re.sub(r"fill: (?:#ffffff|white)", "fill: none", text, count=1)
+    text = text.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
+    text = re.sub(r"(font: [\d.]+px) [^;\"]+", r"\1 var(--font)", text)
+    opening = f'<svg role="img" aria-labelledby="{key}-title {key}-about"'
+    named = f'<title id="{key}-title">{drawing.title}</title>'
+    named += f'<desc id="{key}-about">{drawing.caption}</desc>'
+    start, end = text.split(">", 1)
+    start = re.sub(r' (?:width|height)="[\d.]+pt"', "", start).replace("<svg", opening, 1)
+    width = round(drawing.figure.get_figwidth() * _PIXELS)
+    start += f' style="width: {width}px; min-width: {width * 7 // 10}px"'
+    return f"{start}>{named}{end}"

@@ -1,0 +1,169 @@
+"""The tables of a setting: accuracy by domain, and what it costs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapr.reports import names, paper
+from tapr.reports.results import Outcome, Setting, System
+from tapr.reports.statistics import Interval, bootstrap, over_seeds
+
+
+class Estimate(NamedTuple):
+    """A share predicted right, and how sure it is."""
+
+    value: float
+    interval: Interval
+    over: str  # "seeds" or "images": what the interval is over
+    images: int  # of one seed
+    seeds: int
+    finished: bool
+
+
+class Row(NamedTuple):
+    """A system's line."""
+
+    system: System
+    look: names.Look
+    cells: list[Estimate | None]  # one for each domain of the table
+    mean: Estimate | None  # only when every domain it is over is there and finished
+    paper: float | None  # what the paper published for this method
+
+
+class Table(NamedTuple):
+    """Accuracy, systems down and domains across."""
+
+    setting: Setting
+    domains: list[str]
+    averaged: list[str]  # the domains that the mean is over
+    rows: list[Row]
+
+    @property
+    def mean_title(self) -> str:
+        """The heading of the mean: it says over how many domains."""
+        return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "mean"
+
+    @property
+    def has_paper(self) -> bool:
+        """Is there anything published to show?"""
+        return any(row.paper is not None for row in self.rows)
+
+    def best(self, column: int | None) -> float | None:
+        """The highest accuracy in a domain's column, or in the mean's (None)."""
+        found = [row.mean if column is None else row.cells[column] for row in self.rows]
+        return max((cell.value for cell in found if cell and cell.finished), default=None)
+
+
+def table(setting: Setting) -> Table:
+    """Accuracy of each system on each domain.
+
+    The mean is over the standard fifteen when all are there; else over all that are.
+    """
+    domains = setting.domains
+    standard = [domain for domain in domains if names.split(domain)[0] in names.STANDARD]
+    averaged = standard if len(standard) == len(names.STANDARD) else domains
+    row = paper.published(setting)
+    looks = names.looks([(system.method, system.label) for system in setting.systems])
+    return Table(
+        setting,
+        domains,
+        averaged,
+        [
+            Row(
+                system,
+                look,
+                [estimate(system, [domain]) for domain in domains],
+                _whole(estimate(system, averaged)),
+                row.accuracy.get(system.method) if row else None,
+            )
+            for system, look in zip(setting.systems, looks, strict=True)
+        ],
+    )
+
+
+def estimate(system: System, domains: Sequence[str]) -> Estimate | None:
+    """The mean over the domains, with a 95 % interval over seeds, or over images if there is one.
+
+    None when a domain is missing or has no labels.
+    """
+    seeds = [seed for seed in system.seeds if all((d, seed) in system.outcomes for d in domains)]
+    parts = [[system.outcomes[domain, seed] for domain in domains] for seed in seeds]
+    values = [_correct(part) for part in parts]
+    means = [float(np.mean([v.mean() for v in value])) for value in values if value]
+    if not means or len(means) < len(values) or not domains:
+        return None
+    many = len(means) > 1
+    interval = over_seeds(means) if many else bootstrap(_strata(parts[0], values[0]))
+    return Estimate(
+        value=float(np.mean(means)),
+        interval=Interval(max(0.0, interval.low), min(1.0, interval.high)),
+        over="seeds" if many else "images",
+        images=sum(map(len, values[0])),
+        seeds=len(means),
+        finished=all(outcome.finished for part in parts for outcome in part),
+    )
+
+
+def _whole(mean: Estimate | None) -> Estimate | None:
+    return mean if mean and mean.finished else None
+
+
+def _correct(outcomes: Sequence[Outcome]) -> list[NDArray[np.float64]]:
+    """0s and 1s for each domain; nothing when one has no labels or images."""
+    found = [outcome.correct for outcome in outcomes]
+    return [c for c in found if c is not None and len(c)] if _all_there(found) else []
+
+
+def _all_there(found: Sequence[NDArray[np.float64] | None]) -> bool:
+    return all(values is not None and len(values) for values in found)
+
+
+def _strata(
+    outcomes: Sequence[Outcome], values: list[NDArray[np.float64]]
+) -> list[NDArray[np.float64]]:
+    """What the bootstrap draws from: pictures, or pictures domain by domain.
+
+    Where every domain shows the same pictures they are drawn with all their corruptions at once,
+    since a picture that is hard in fog is hard in snow as well.
+    """
+    order = [np.argsort(outcome.images, kind="stable") for outcome in outcomes]
+    images = [outcome.images[o] for outcome, o in zip(outcomes, order, strict=True)]
+    if all(np.array_equal(images[0], other) for other in images):
+        return [np.mean([v[o] for v, o in zip(values, order, strict=True)], axis=0)]
+    return values
+
+
+class Cost(NamedTuple):
+    """What a system takes."""
+
+    forward: float  # images through the model per image predicted
+    backward: float
+    speed: float  # images predicted per second
+    peak: float | None  # MiB
+    steps: int
+    refused: int
+    kept: float | None  # share of the images that drove the last step of their batch
+
+
+def cost(system: System) -> Cost | None:
+    """The cost of a system over all its runs; None before its first batch."""
+    batches = [batch for run in system.runs for batch in run.batches]
+    images = sum(len(batch.predicted) for batch in batches)
+    if not images:
+        return None
+
+    stepping = [batch for batch in batches if batch.steps or batch.refused]
+    seen = sum(len(batch.predicted) for batch in stepping)
+    seconds = sum(batch.seconds for batch in batches)
+    peaks = [run.end["peak_mib"] for run in system.runs if run.end and run.end.get("peak_mib")]
+    return Cost(
+        forward=sum(batch.forward for batch in batches) / images,
+        backward=sum(batch.backward for batch in batches) / images,
+        speed=images / seconds if seconds else float("nan"),
+        peak=min(peaks, default=None),  # a process's peak never falls: the lowest says most
+        steps=sum(batch.steps for batch in batches),
+        refused=sum(batch.refused for batch in batches),
+        kept=sum(batch.kept for batch in stepping) / seen if seen else None,
+    )

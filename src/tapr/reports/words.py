@@ -1,0 +1,201 @@
+"""Sentences that say what a table shows, and what it does not."""
+
+from collections.abc import Iterable, Sequence
+
+from tapr.records import RunRecord
+from tapr.reports import names, paper
+from tapr.reports.results import Setting, whole
+from tapr.reports.tables import Row, Table
+
+PROTOCOLS = {
+    "each": "the model is reset before each",
+    "continual": "one after another without a reset",
+    "mixed": "all mixed in one stream",
+    "gradual": "severities rise and fall without a reset",
+}
+_OPTIONS_OF_A_CONTROL = {"lr", "weight_decay", "momentum"}
+
+
+def heading(setting: Setting) -> str:
+    """A setting in one line."""
+    facts = setting.facts
+    data = str(facts.get("data"))
+    parts = [names.DATA.get(data, data)]
+    if setting.severity:
+        parts.append(f"severity {setting.severity}")
+    images = names.count(facts.get("images"))
+    parts.append(f"{images} images" + (" of each" if len(setting.domains) > 1 else ""))
+    parts += [f"batches of {facts.get('batch_size')}", f"model {facts.get('model')}"]
+    if facts.get("protocol") not in (None, "each"):
+        parts.append(f"{facts['protocol']} stream")
+    if facts.get("order"):
+        parts.append(f"order {facts['order']}")
+    return ", ".join(parts)
+
+
+def about(setting: Setting) -> str:
+    """Where the images come from and how they follow each other, as a sentence."""
+    origin = str(setting.facts.get("origin") or "of unknown origin")
+    protocol = str(setting.facts.get("protocol") or "each")
+    domains = f"{len(setting.domains)} domain{'s' * (len(setting.domains) != 1)}"
+    return f"Images: {origin}; {domains}, {PROTOCOLS.get(protocol, protocol)}."
+
+
+def headline(table: Table) -> list[str]:
+    """What the table shows, in plain words: the best, the unadapted, the part of the gradient."""
+    ranked = sorted((row for row in table.rows if row.mean), key=lambda row: -_mean(row))
+    adapted = [row for row in ranked if row.system.method != "source"]
+    source = next((row for row in ranked if row.system.method == "source"), None)
+    if not adapted:
+        return [_says(source) + "."] if source else ["Nothing here is finished yet."]
+    best = adapted[0]
+    if source is None:
+        return [_says(best) + "."]
+    change = 100 * (_mean(best) - _mean(source))
+    first = f"{_says(best)}, {source.look.spoken} {_percent(_mean(source))}"
+    first += f": {abs(change):.1f} points {'more' if change >= 0 else 'fewer'}."
+    return [first, *_beaten(best, adapted[1:]), *_gradient_part(adapted)]
+
+
+def _mean(row: Row) -> float:
+    assert row.mean
+    return row.mean.value
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}\u00a0%"
+
+
+def _says(row: Row) -> str:
+    spoken = row.look.spoken[:1].upper() + row.look.spoken[1:]
+    return f"{spoken} predicts {_percent(_mean(row))} of the images right"
+
+
+def _beaten(best: Row, others: Sequence[Row]) -> list[str]:
+    """Who comes next, and whether that is far enough away to say so."""
+    if not others or best.mean is None:
+        return []
+    within = [row.look.spoken for row in others if _mean(row) >= best.mean.interval.low]
+    if within:
+        verb = "lies" if len(within) == 1 else "lie"
+        return [
+            f"{_first(names.listed(within))} {verb} within its 95 % interval; tapr compare says"
+            " whether they differ."
+        ]
+    return [f"Next comes {others[0].look.spoken} with {_percent(_mean(others[0]))}."]
+
+
+def _first(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _gradient_part(rows: Sequence[Row]) -> list[str]:
+    """What is left of a method's gain when its control, without the gradient, is subtracted."""
+    for control in rows:
+        if control.system.recipe.get("lr") != 0:
+            continue
+        for row in rows:
+            if row is not control and _without_rate(row) == _without_rate(control):
+                part = 100 * (_mean(row) - _mean(control))
+                return [
+                    f"The same forward passes with the gradient off reach"
+                    f" {_percent(_mean(control))}: the gradient of {row.look.spoken} itself"
+                    f" {'adds' if part >= 0 else 'costs'} {abs(part):.1f} points, the rest comes"
+                    " from the statistics."
+                ]
+    return []
+
+
+def _without_rate(row: Row) -> dict[str, object]:
+    recipe = row.system.recipe
+    return {key: value for key, value in recipe.items() if key not in _OPTIONS_OF_A_CONTROL}
+
+
+def notes(table: Table) -> list[str]:
+    """What a reader must know before quoting a number."""
+    found = [*_policies(table), *_paper(table), *_mean_note(table), *_intervals(table)]
+    return [*found, *_unfinished(table), *_environments(table.setting.runs)]
+
+
+def _policies(table: Table) -> list[str]:
+    users: dict[str, list[str]] = {}
+    for row in table.rows:
+        if row.system.method != "source":
+            users.setdefault(row.system.policy, []).append(row.look.title)
+    if len(users) < 2:
+        return []
+    listed = "; ".join(f"{policy}: {', '.join(titles)}" for policy, titles in users.items())
+    return [
+        f"These methods predict with different batch-norm statistics ({listed}). Differences"
+        " between them are differences between these policies as well as between the methods, and"
+        " on a short stream the statistics matter more than the gradient."
+    ]
+
+
+def _paper(table: Table) -> list[str]:
+    row = paper.published(table.setting)
+    if row is None or not table.has_paper:
+        return []
+    different = paper.differences(table.setting, row)
+    if not different:
+        return ["The paper's column was measured in this same setting."]
+    return [
+        f"The paper's column is its own published mean on {row.title}, in another setting:"
+        f" {'; '.join(different)}. Compare the order of the methods, not the numbers."
+    ]
+
+
+def _mean_note(table: Table) -> list[str]:
+    corruptions = {names.split(domain)[0] for domain in table.averaged}
+    if len(table.domains) < 2 or corruptions == {"clean"}:
+        return []
+    if corruptions >= set(names.STANDARD):
+        extra = len(table.domains) - len(table.averaged)
+        return [f"The mean is over the standard 15, without the {extra} extra ones."] * (extra > 0)
+    if corruptions <= set(names.STANDARD):
+        return [f"The mean is over these {len(table.averaged)}, not over the standard 15."]
+    return []
+
+
+def _intervals(table: Table) -> list[str]:
+    kinds = {row.mean.over: row.mean for row in table.rows if row.mean}
+    found = []
+    if "seeds" in kinds:
+        found.append(
+            f"Intervals are 95 % of Student's t over {kinds['seeds'].seeds} seeds: how much another"
+            " seed would change the number, on these same images."
+        )
+    if "images" in kinds:
+        found.append(
+            "Intervals are a 95 % bootstrap over the images of one seed: how much other images"
+            " would change the number."
+        )
+    return found
+
+
+def _unfinished(table: Table) -> list[str]:
+    found = []
+    for row in table.rows:
+        runs = row.system.runs
+        open_ = [run for run in runs if not whole(run)]
+        missing = [d for d, cell in zip(table.domains, row.cells, strict=True) if cell is None]
+        if open_ or missing:
+            parts = [f"{len(open_)} of its {len(runs)} runs are cut short (†)"] * bool(open_)
+            parts += [f"nothing yet on {names.listed([names.short(d) for d in missing])}"] * bool(
+                missing
+            )
+            found.append(f"{_first(row.look.title)} is not finished: {'; '.join(parts)}.")
+    return found
+
+
+def _environments(runs: Iterable[RunRecord]) -> list[str]:
+    runs = list(runs)
+    found = []
+    for key, what in (("tapr", "versions of tapr"), ("torch", "versions of torch")):
+        values = sorted({str(run.environment[key]) for run in runs if key in run.environment})
+        if len(values) > 1:
+            found.append(f"These runs come from different {what}: {names.listed(values)}.")
+    places = {(run.environment.get("machine"), run.environment.get("threads")) for run in runs}
+    if len(places) > 1:
+        found.append("Not all runs come from one machine and thread count: compare no speeds.")
+    return found

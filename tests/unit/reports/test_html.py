@@ -1,0 +1,126 @@
+"""The page as text; tests/browser opens it."""
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapr.records import RunRecord
+from tapr.reports import examples, plots, results
+from tapr.reports.html import Chapter, Gallery, page
+from tapr.reports.results import Results
+from tapr.reports.tables import table
+
+Make = Callable[..., RunRecord]
+
+
+def made(found: Results, gallery: Gallery | None = None, figures: bool = False) -> str:
+    tables = [table(setting) for setting in found.settings]
+    drawn = [plots.drawings(t) if figures else [] for t in tables]
+    chapters = [Chapter(*part, gallery or Gallery()) for part in zip(tables, drawn, strict=True)]
+    return page(chapters, found, "tapr report runs", "0.1.0")
+
+
+@pytest.fixture
+def text(bench: Path) -> str:
+    return made(results.read([bench]), figures=True)
+
+
+class Page(HTMLParser):
+    """Counts elements and checks that they are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.addresses += [value or "" for key, value in attrs if key in ("src", "href")]
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_fetches_nothing(text: str) -> None:
+    found = Page(text)
+    assert found.open == []
+    assert found.seen.count("table") == 2
+    assert found.seen.count("svg") == 4
+    assert "script" not in found.seen
+    assert all(address.startswith(("#", "data:")) for address in found.addresses)
+    assert not re.search(r"url\((?!#)|@import", text)
+    assert 'name="viewport"' in text
+    for title in ("unadapted", "norm", "Tent", "PEST RandAugment", "PEST AugMix"):
+        assert text.count(title) > 3
+    assert "tapr bench spec.toml" in text
+    assert "[methods.&#34;pest-augmix&#34;]" in text
+    assert "predict with different batch-norm statistics" in text
+
+
+def test_settings_are_shown_apart(make_run: Make) -> None:
+    runs = [make_run("tent"), make_run("tent", batch_size=50)]
+    text = made(Results(results.gather(runs, [])))
+    assert text.count('<section class="setting"') == 2
+    assert "2 different settings" in text
+
+
+def test_what_comes_from_records_is_escaped(make_run: Make) -> None:
+    run = make_run("<script>alert(1)</script>", model="<b>m</b>")
+    text = made(Results(results.gather([run], []), ["a <i>bad</i> line"]))
+    assert "<script" not in text
+    assert "<b>m</b>" not in text
+    assert "a &lt;i&gt;bad&lt;/i&gt; line" in text
+    assert Page(text).open == []
+
+
+def test_examples(bench: Path) -> None:
+    found = results.read([bench])
+    chosen = examples.choose(table(found.settings[0]))
+    assert chosen
+    assert chosen.after.system.method == "pest-augmix"
+    both = [*chosen.fixed, *chosen.broken]
+    assert len(chosen.fixed) == 8
+    assert len({example.domain for example in chosen.fixed}) == 4
+    assert all(e.truth == e.after != e.before for e in chosen.fixed)
+    assert all(e.truth == e.before != e.after for e in chosen.broken)
+    pixels = {(e.domain, e.image): np.zeros((32, 32, 3), np.uint8) for e in both}
+    text = made(found, Gallery(chosen, pixels))
+    assert text.count("data:image/png;base64,") == len(both)
+    assert f"{chosen.fixed[0].before} → {chosen.fixed[0].after}" in text
+
+
+def test_why_there_are_no_examples(bench: Path) -> None:
+    text = made(results.read([bench]), Gallery(why_not="cifar10 is not on this machine"))
+    assert "cifar10 is not on this machine" in text
+
+
+def test_no_examples_without_a_source_or_of_other_images(make_run: Make) -> None:
+    (setting,) = results.gather([make_run("tent"), make_run("norm")], [])
+    assert examples.choose(table(setting)) is None
+    (setting,) = results.gather([make_run("tent", seed=1), make_run("source")], [])
+    assert examples.choose(table(setting)) is None
+
+
+def test_refused_steps_stand_out(make_run: Make) -> None:
+    run = make_run("tent")
+    run.batches[0] = run.batches[0].__class__(**{**run.batches[0].__dict__, "refused": 3})
+    assert '<td class="number alarm">3</td>' in made(Results(results.gather([run], [])))
+
+
+def test_records_with_little_in_them(make_run: Make) -> None:
+    run = make_run("tent")
+    bare = {key: run.cell[key] for key in ("method", "domains", "seed")}
+    assert "Tent predicts" in made(
+        Results(results.gather([RunRecord(bare, {}, run.batches, {})], []))
+    )
