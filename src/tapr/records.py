@@ -7,7 +7,8 @@ most the batch in flight; a line that cannot be read is reported and the rest is
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,34 @@ class RunRecord:
     def seconds(self) -> float:
         """Time spent adapting and predicting."""
         return sum(batch.seconds for batch in self.batches)
+
+
+Confusion = Counter[tuple[int, int]]  # (label, predicted) -> images
+
+
+def confusion(batches: Iterable[BatchRecord]) -> Confusion:
+    """How often images of a class were predicted as each class."""
+    return Counter(
+        pair for batch in batches for pair in zip(batch.labels or (), batch.predicted, strict=False)
+    )
+
+
+def class_accuracies(counts: Confusion) -> dict[int, float]:
+    """The share predicted right of each class that has images, in the order of the classes.
+
+    >>> class_accuracies(Counter({(0, 0): 3, (0, 1): 1, (1, 1): 5}))
+    {0: 0.75, 1: 1.0}
+    """
+    images: Counter[int] = Counter()
+    for (label, _), count in counts.items():
+        images[label] += count
+    return {label: counts[label, label] / images[label] for label in sorted(images)}
+
+
+def class_mean(counts: Confusion) -> float | None:
+    """The mean of the classes' accuracies, in which a rare class weighs as much as a common one."""
+    shares = class_accuracies(counts).values()
+    return sum(shares) / len(shares) if shares else None
 
 
 def line(kind: str, content: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ def bench(
     ] = "cifar10c",
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
     data: str | None = typer.Option(None, help="e.g. `cifar10c`, `folder:PATH`."),
+    split: str | None = typer.Option(None, help="The part of the data, e.g. `validation`."),
     corruptions: str | None = typer.Option(
         None, help="Names, comma between; `none`: clean images."
     ),
@@ -72,6 +73,7 @@ def bench(
     names = _list(corruptions)
     overrides: dict[str, Any] = {
         "data": data,
+        "split": split,
         "corruptions": [] if names == ["none"] else names,
         "severities": _numbers("--severity", severity),
         "images": images,

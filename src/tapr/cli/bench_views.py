@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import typer
@@ -12,8 +13,10 @@ from rich.box import SIMPLE_HEAD
 from rich.live import Live
 from rich.table import Table
 
+from tapr import records
+
 if TYPE_CHECKING:
-    from tapr.records import BatchRecord, RunRecord
+    from tapr.records import BatchRecord, Confusion, RunRecord
     from tapr.runs.bench import Bench, Cell
 
 
@@ -25,12 +28,14 @@ class Tally:
     images: int = 0
     seconds: float = 0.0
     done: bool = False
+    confusion: Confusion = field(default_factory=Counter)
 
     def add(self, record: BatchRecord) -> None:
         """Count a batch."""
         self.right += record.correct
         self.images += len(record.predicted)
         self.seconds += record.seconds
+        self.confusion.update(records.confusion([record]))
 
     @property
     def accuracy(self) -> float:
@@ -78,6 +83,7 @@ class JsonLines(Silent):
             "seed": cell.seed,
             "images": tally.images,
             "accuracy": round(tally.accuracy, 4),
+            "class_mean_accuracy": round(100 * (records.class_mean(tally.confusion) or 0), 4),
             "images_per_second": round(tally.images / max(tally.seconds, 1e-9), 1),
             "file": cell.file,
         }
@@ -167,6 +173,8 @@ def table(view: Shown) -> Table:
         shown.add_column(label, justify="right", footer=mean)
     for column in columns:
         shown.add_row(column, *(_entry(view, column, label) for label in labels))
+    if len(columns) == 1:
+        shown.add_row("mean over classes", *(_class_mean(view, label) for label in labels))
     return shown
 
 
@@ -188,6 +196,16 @@ def _entry(view: Shown, column: str, label: str) -> str:
         return ""
     sign = "" if _finished(view, column, label) else " …"
     return f"{_accuracy(view, column, label):.2f}{sign}"
+
+
+def _class_mean(view: Shown, label: str) -> str:
+    """Over all seeds of the method; where classes differ in size it is not the accuracy."""
+    counts: Confusion = Counter()
+    for cell, tally in view.tallies.items():
+        if cell.label == label:
+            counts += tally.confusion
+    mean = records.class_mean(counts)
+    return "" if mean is None else f"{100 * mean:.2f}"
 
 
 def _work(bench: Bench, cell: Cell) -> float:

@@ -112,6 +112,7 @@ class Bench:
         return {
             "spec": spec.name,
             "data": spec.data,
+            "split": spec.split,
             "origin": domains[0].origin,
             "domains": [domain.name for domain in domains],
             "images": len(domains[0]),
@@ -130,6 +131,8 @@ class Bench:
 
 
 def _domains(spec: Spec) -> list[Domain]:
-    if spec.corruptions:
-        return corrupted(spec.data, spec.corruptions, spec.severities, spec.images)
-    return [clean(datasets.load(spec.data), spec.images)]
+    if not spec.corruptions:
+        return [clean(datasets.load(spec.data, spec.split), spec.images)]
+    # Only by its name is a published set read from its files; it has no other split.
+    data = spec.data if spec.split == "test" else datasets.load(spec.data, spec.split)
+    return corrupted(data, spec.corruptions, spec.severities, spec.images)

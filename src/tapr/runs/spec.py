@@ -44,6 +44,7 @@ class Spec(BaseModel):
     name: str
     about: str = ""
     data: str
+    split: str = "test"
     corruptions: tuple[str, ...] = STANDARD  # none: the images as they are
     severities: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (5,)
     images: Annotated[int, Field(ge=1)] | None = None  # of each domain; None: all
