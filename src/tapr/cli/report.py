@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +56,9 @@ def report(
         if figures:
             _write_figures(chapters, figures)
         if out or not figures:
-            _write_page(chapters, results, out or Path("report.html"))
+            out = out or Path("report.html")
+            command = shlex.join(["tapr", "report", *map(str, runs), "-o", str(out)])
+            _write(out, _page(chapters, results, command).encode())
 
 
 def _write_tables(
@@ -84,14 +85,12 @@ def _chapters(tables: Sequence[Table], examples: bool) -> list[Chapter]:
     ]
 
 
-def _write_page(chapters: Sequence[Chapter], results: Results, out: Path) -> None:
+def _page(chapters: Sequence[Chapter], results: Results, command: str) -> str:
     from importlib.metadata import version
 
     from tapr.reports.html import page
 
-    command = shlex.join(["tapr", *sys.argv[1:]])
-    text = page(chapters, results, command, version("tapr"))
-    _write(out, text.encode())
+    return page(chapters, results, command, version("tapr"))
 
 
 def _write_figures(chapters: Sequence[Chapter], folder: Path) -> None:

@@ -77,13 +77,14 @@ def _domain(run: RunRecord, name: str, numbers: list[int]) -> Domain:
     from tapr.streams import clean, generated, published
 
     data, origin = str(run.cell.get("data")), str(run.cell.get("origin"))
+    part = str(run.cell.get("split") or "test")
     corruption, severity = split(name)
     source = data if data.startswith(FOLDER) else origin.partition(",")[0]
     if source in DATASETS and not DATASETS[source].where():
         raise DataError(f"{source} is not on this machine (`tapr data get {source}`)")
     if severity is None:
-        return clean(load(source), numbers)
+        return clean(load(source, part), numbers)
     if origin.endswith("published"):
         return published(source, corruption, severity, numbers)
     seed = re.search(r"seed (\d+)", origin)
-    return generated(load(source), corruption, severity, numbers, int(seed[1]) if seed else 0)
+    return generated(load(source, part), corruption, severity, numbers, int(seed[1]) if seed else 0)

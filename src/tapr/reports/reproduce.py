@@ -21,6 +21,7 @@ def spec(setting: Setting) -> str:
     values = {
         "name": cell.get("spec") or "again",
         "data": cell.get("data"),
+        "split": cell.get("split"),
         "corruptions": list(corruptions),
         "severities": sorted({severity for _, severity in parts if severity}),
         **{key: setting.facts.get(key) for key in _COPIED},

@@ -19,7 +19,10 @@ from tapr.records import BatchRecord, RunRecord
 from tapr.reports import names
 
 # What has to be equal for numbers to stand in one table.
-COMMON = ("data", "origin", "images", "protocol", "order", "batch_size", "model", "model_hash")
+COMMON = (
+    *("data", "split", "origin", "images", "protocol", "order"),
+    *("batch_size", "model", "model_hash"),
+)
 
 
 class Outcome(NamedTuple):
@@ -162,6 +165,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 def _facts(run: RunRecord) -> dict[str, Any]:
     """What the run's setting is; the seed of generated corruptions goes with the run's."""
     facts = {key: run.cell.get(key) for key in COMMON}
+    facts["split"] = facts["split"] or "test"
     facts["origin"] = re.sub(r" with seed \d+", "", str(facts["origin"] or ""))
     if facts["protocol"] not in (None, "each"):
         facts["domains"] = list(run.cell.get("domains", ()))

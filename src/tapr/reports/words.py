@@ -21,6 +21,8 @@ def heading(setting: Setting) -> str:
     facts = setting.facts
     data = str(facts.get("data"))
     parts = [names.DATA.get(data, data)]
+    if facts.get("split") != "test":
+        parts.append(f"split {facts.get('split')}")
     if setting.severity:
         parts.append(f"severity {setting.severity}")
     images = names.count(facts.get("images"))
