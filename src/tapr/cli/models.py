@@ -103,12 +103,15 @@ def card_(
     from tapr import datasets
     from tapr.cli.progress import watching
     from tapr.models import card, load
-    from tapr.runs.cards import fill, measure
+    from tapr.runs.cards import VALIDATION, fill, measure
 
-    data = datasets.load(card(model)["dataset"], "test")
+    name = card(model)["dataset"]
+    data = datasets.load(name, "test")
+    entry = datasets.DATASETS.get(name)
+    validation = datasets.load(name, VALIDATION) if entry and VALIDATION in entry.splits else None
     numbers = {}
     with watching("measuring") as watch:
-        for number in measure(load(model), data):
+        for number in measure(load(model), data, validation):
             numbers[number.name] = number.accuracy
             watch.note(f"{number.name}: {number.accuracy:.2%}")
             watch.progress(number.done, number.total)

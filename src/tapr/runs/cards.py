@@ -16,7 +16,7 @@ from tapr.datasets import Dataset
 from tapr.errors import InputError
 from tapr.models import zoo
 
-CLEAN = "clean"
+CLEAN, VALIDATION = "clean", "validation"
 SEVERITY = 5
 BATCH = 500
 ROUNDING = 5e-4  # processors round differently: an image in thousands may change sides
@@ -25,7 +25,7 @@ ROUNDING = 5e-4  # processors round differently: an image in thousands may chang
 class Measured(NamedTuple):
     """One number of a card, and how many come in all."""
 
-    name: str  # "clean", or a corruption
+    name: str  # "clean", "validation", or a corruption
     accuracy: float
     done: int
     total: int
@@ -46,11 +46,18 @@ def accuracy(model: nn.Module, data: Dataset) -> float:
     return correct / len(data)
 
 
-def measure(model: nn.Module, data: Dataset) -> Iterator[Measured]:
-    """Measure clean accuracy, then accuracy under each corruption at severity 5, seed 0."""
-    total = 1 + len(CORRUPTIONS)
+def measure(
+    model: nn.Module, data: Dataset, validation: Dataset | None = None
+) -> Iterator[Measured]:
+    """Measure clean accuracy, then accuracy under each corruption at severity 5, seed 0.
+
+    Where the test images are of another domain, `validation` is of the model's own.
+    """
+    total = 1 + len(CORRUPTIONS) + (validation is not None)
     yield Measured(CLEAN, accuracy(model, data), 1, total)
-    for done, name in enumerate(CORRUPTIONS, start=2):
+    if validation is not None:
+        yield Measured(VALIDATION, accuracy(model, validation), 2, total)
+    for done, name in enumerate(CORRUPTIONS, start=1 + total - len(CORRUPTIONS)):
         images = corrupt(np.asarray(data.images[:]), name, SEVERITY, seed=0)
         yield Measured(name, accuracy(model, replace(data, images=images)), done, total)
 
@@ -58,9 +65,11 @@ def measure(model: nn.Module, data: Dataset) -> Iterator[Measured]:
 def fill(path: Path, data: Dataset, numbers: dict[str, float]) -> None:
     """Write measured numbers into the card beside a model file."""
     card = zoo.card(path)
-    corrupted = {name: value for name, value in numbers.items() if name != CLEAN}
+    corrupted = {name: numbers[name] for name in CORRUPTIONS}
     card["test_images"] = len(data)
     card["clean_accuracy"] = numbers[CLEAN]
+    if VALIDATION in numbers:
+        card["validation_accuracy"] = numbers[VALIDATION]
     card["severity_5_accuracy"] = corrupted
     card["severity_5_mean_of_15"] = round(sum(corrupted[name] for name in STANDARD) / 15, 5)
     with files.atomic(path.with_suffix(".json")) as part:
