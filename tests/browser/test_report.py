@@ -56,7 +56,7 @@ def test_the_page_opens_everywhere(
         assert trouble == []
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         assert page.locator("table.main tbody tr").count() == 6
-        assert page.locator("table").count() == 2
+        assert page.locator("table").count() == 3
         figures = page.locator("figure svg")
         assert figures.count() == 4
         for number in range(4):

@@ -97,7 +97,7 @@ def _write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
     import io
 
     from tapr.cli.report_examples import contact_sheet
-    from tapr.reports.plots import png, svg
+    from tapr.reports.drawing import png, svg
 
     for number, chapter in enumerate(chapters, 1):
         prefix = f"{number}-" if len(chapters) > 1 else ""

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr.records import RunRecord
-from tapr.reports import names, plots, words
+from tapr.reports import names, words
+from tapr.reports.drawing import Drawing, inline
 from tapr.reports.examples import Example, Examples
 from tapr.reports.needs import need
 from tapr.reports.reproduce import spec
 from tapr.reports.results import Results, Setting
-from tapr.reports.tables import Estimate, Row, Table, cost
+from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
 _LARGEST = 160  # pixels of an example's longer side
+_MOST_CLASSES = 20
 _FAMILIES = {"Noise": 3, "Blur": 4, "Weather": 3, "Digital": 5}
 
 
@@ -34,7 +36,7 @@ class Chapter(NamedTuple):
     """What the page shows of one setting."""
 
     table: Table
-    drawings: Sequence[plots.Drawing]
+    drawings: Sequence[Drawing]
     gallery: Gallery
 
 
@@ -79,10 +81,11 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
                 "title": drawing.title,
                 "caption": drawing.caption,
                 "name": drawing.name,
-                "svg": plots.inline(drawing, f"s{number}-{drawing.name}"),
+                "svg": inline(drawing, f"s{number}-{drawing.name}"),
             }
             for drawing in chapter.drawings
         ],
+        "classes": _classes(table),
         "gallery": _gallery(chapter.gallery),
         "spec": spec(setting),
         "folder": f"runs/{setting.runs[0].cell.get('spec') or 'again'}",
@@ -93,6 +96,23 @@ def _families(table: Table) -> list[tuple[str, int]]:
     """The families over their columns, when exactly the standard fifteen are there."""
     found = [names.split(domain)[0] for domain in table.domains]
     return list(_FAMILIES.items()) if found == list(names.STANDARD) else []
+
+
+def _classes(table: Table) -> dict[str, Any] | None:
+    """Accuracy by class, when there are few enough to read."""
+    found = by_class(table)
+    if not 2 <= len(found.classes) <= _MOST_CLASSES:
+        return None
+    known = table.setting.runs[0].cell.get("classes") or ()
+    rows = []
+    for row in table.rows:
+        shares = found.rows.get(row.system.label)
+        if shares:
+            cells = [(f"{100 * s:.1f}", s == found.best(number)) for number, s in shares.items()]
+            mean = sum(shares.values()) / len(shares)
+            rows.append((row.look, f"{100 * mean:.1f}", cells))
+    titles = [str(known[n]) if n < len(known) else str(n) for n in found.classes]
+    return {"names": titles, "rows": rows}
 
 
 def _row(table: Table, row: Row) -> dict[str, Any]:

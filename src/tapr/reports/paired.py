@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ class Comparison(NamedTuple):
     overall: Pairing
     domains: dict[str, Pairing]
     repeated: bool  # does a picture occur more than once: several domains or seeds
-    differing: list[str]  # what else tells the two sides apart
+    policies: tuple[str, str]  # whose batch-norm statistics each predicts with
+    differing: list[str]  # what tells the two sides apart
 
 
 def compare(first: Side, second: Side) -> Comparison:
@@ -62,6 +63,7 @@ def compare(first: Side, second: Side) -> Comparison:
         _pairing(everything),
         {domain: _pairing(by_domain[domain]) for domain in ordered},
         len(np.unique(images)) < len(images),
+        (first.system.policy, second.system.policy),
         _differing(first, second),
     )
 
@@ -161,12 +163,7 @@ def _open(side: Side) -> str:
 
 
 def _differing(first: Side, second: Side) -> list[str]:
-    """Every fact and option in which the two differ, in words."""
-
-    def known(side: Side) -> dict[str, Any]:
-        facts: Mapping[str, Any] = side.setting.facts
-        return {**facts, **side.system.recipe, "label": side.system.method}
-
-    one, two = known(first), known(second)
-    keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
-    return [f"{key}: {one.get(key, 'none')} / {two.get(key, 'none')}" for key in keys]
+    """Every fact, and every option that both have, in which the two differ."""
+    one, two = ({**side.setting.facts, **side.system.recipe} for side in (first, second))
+    keys = [key for key in one if key in two and one[key] != two[key]]
+    return [f"{key}: {one[key]} / {two[key]}" for key in keys]

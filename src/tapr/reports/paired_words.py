@@ -20,6 +20,11 @@ def verdict(found: Comparison, first: str, second: str) -> list[str]:
             "The same pictures occur under several corruptions or seeds: the interval accounts for"
             " that, the test over all of them does not."
         )
+    if found.policies[0] != found.policies[1]:
+        lines.append(
+            f"A predicts with other batch-norm statistics ({found.policies[0]}) than B"
+            f" ({found.policies[1]}): part of the difference is theirs."
+        )
     if len(found.domains) > 1:
         lines += ["", *_table(found)]
     if found.differing:

@@ -1,16 +1,14 @@
-"""Figures, drawn with matplotlib and returned as figures; `svg` and `png` make files of them."""
+"""The figures of a setting, drawn with matplotlib."""
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapr.reports import along, names
+from tapr.reports.drawing import FAINT, INK, Drawing, style
 from tapr.reports.needs import need
 from tapr.reports.tables import Row, Table, cost
 
@@ -18,52 +16,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, FAINT = "#1f2328", "#8b949e"  # the page turns these into its own colours, light or dark
-_PIXELS = 98  # of the page to an inch of a figure
 _ENTRY = 1.6  # inches of an entry of a legend
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tapr",
-    "font.size": 10,
-    "axes.edgecolor": FAINT,
-    "axes.facecolor": "none",
-    "axes.labelcolor": INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "axes.axisbelow": True,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "grid.color": FAINT,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.8,
-}
-
-
-class Drawing(NamedTuple):
-    """A figure, its file name and what it shows."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
 
 
 def drawings(table: Table) -> list[Drawing]:
     """Every figure that the table's runs can fill."""
     makers: tuple[Callable[[Table], Drawing | None], ...] = (bars, stream, losses, trade)
-    with _style():
+    with style():
         return [drawing for make in makers if (drawing := make(table))]
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    matplotlib = need("matplotlib")
-    with matplotlib.rc_context(_STYLE):
-        yield
 
 
 def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -113,7 +73,7 @@ def bars(table: Table) -> Drawing | None:
     _legend(figure, _handles(axes))
     return Drawing(
         "bars",
-        "Accuracy under each corruption",
+        "Accuracy under each corruption" if len(labels) > 1 else "Accuracy",
         "The share of images predicted right, with 95 % intervals. Higher is better.",
         figure,
     )
@@ -236,40 +196,3 @@ def _caption(table: Table) -> str:
     return (over if table.setting.single else "") + (
         "A moving average over a twelfth of the stream." if many else "One point for each batch."
     )
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG on white."""
-    file = io.BytesIO()
-    with _style():
-        figure.savefig(file, format="png", dpi=160, facecolor="white")
-    return file.getvalue()
-
-
-def svg(figure: Figure) -> str:
-    """The figure as an SVG file on white, text as text."""
-    file = io.StringIO()
-    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with _style():
-        figure.savefig(file, format="svg", facecolor="white", metadata=no_metadata)
-    return file.getvalue()
-
-
-def inline(drawing: Drawing, key: str) -> str:
-    """The figure as an element of a page: its own ids, the page's ink, a title for all readers."""
-    text = svg(drawing.figure)
-    text = text[text.index("<svg") :]
-    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
-    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", text)
-    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
-    text = re.sub(r"fill: (?:#ffffff|white)", "fill: none", text, count=1)
-    text = text.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
-    text = re.sub(r"(font: [\d.]+px) [^;\"]+", r"\1 var(--font)", text)
-    opening = f'<svg role="img" aria-labelledby="{key}-title {key}-about"'
-    named = f'<title id="{key}-title">{drawing.title}</title>'
-    named += f'<desc id="{key}-about">{drawing.caption}</desc>'
-    start, end = text.split(">", 1)
-    start = re.sub(r' (?:width|height)="[\d.]+pt"', "", start).replace("<svg", opening, 1)
-    width = round(drawing.figure.get_figwidth() * _PIXELS)
-    start += f' style="width: {width}px; min-width: {width * 7 // 10}px"'
-    return f"{start}>{named}{end}"

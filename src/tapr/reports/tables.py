@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr.records import class_accuracies, confusion
 from tapr.reports import names, paper
 from tapr.reports.results import Outcome, Setting, System
 from tapr.reports.statistics import Interval, bootstrap, over_seeds
@@ -167,3 +168,26 @@ def cost(system: System) -> Cost | None:
         refused=sum(batch.refused for batch in batches),
         kept=sum(batch.kept for batch in stepping) / seen if seen else None,
     )
+
+
+class ByClass(NamedTuple):
+    """The accuracy of each class, over all domains and seeds."""
+
+    rows: dict[str, dict[int, float]]  # system's label -> class -> share predicted right
+
+    @property
+    def classes(self) -> list[int]:
+        """Every class that has images."""
+        return sorted({number for row in self.rows.values() for number in row})
+
+    def best(self, number: int) -> float:
+        """The highest accuracy on a class."""
+        return max(row.get(number, 0.0) for row in self.rows.values())
+
+
+def by_class(table: Table) -> ByClass:
+    """Which classes a method is good at; only of systems that are finished."""
+    done = [row.system for row in table.rows if row.mean]
+    batches = {s.label: [batch for run in s.runs for batch in run.batches] for s in done}
+    shares = {label: class_accuracies(confusion(part)) for label, part in batches.items()}
+    return ByClass(shares)

@@ -102,8 +102,8 @@ def _gradient_part(rows: Sequence[Row]) -> list[str]:
                 return [
                     f"The same forward passes with the gradient off reach"
                     f" {_percent(_mean(control))}: the gradient of {row.look.spoken} itself"
-                    f" {'adds' if part >= 0 else 'costs'} {abs(part):.1f} points, the rest comes"
-                    " from the statistics."
+                    f" {'adds' if part >= 0 else 'costs'} {abs(part):.1f} points; the rest is the"
+                    " work of the statistics."
                 ]
     return []
 

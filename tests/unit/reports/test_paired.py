@@ -174,3 +174,4 @@ def test_verdict_of_several_domains_has_a_table(make_run: Make) -> None:
     assert any("does not" in line for line in lines)
     assert sum(line.startswith(("snow, severity 5", "fog, severity 5")) for line in lines) == 2
     assert "statistics: batch / running" in lines[-1]
+    assert any("other batch-norm statistics (batch) than B (running" in line for line in lines)

@@ -10,6 +10,7 @@ import pytest
 from tapr.errors import InputError
 from tapr.records import RunRecord
 from tapr.reports import along, needs, plots, results
+from tapr.reports import drawing as drawing_
 from tapr.reports.tables import Table, table
 
 Make = Callable[..., RunRecord]
@@ -90,16 +91,16 @@ def test_boundaries_of_a_stream(make_run: Make) -> None:
 def test_files(found: Table) -> None:
     drawing = plots.bars(found)
     assert drawing
-    assert plots.png(drawing.figure).startswith(b"\x89PNG")
-    root = ElementTree.fromstring(plots.svg(drawing.figure))
+    assert drawing_.png(drawing.figure).startswith(b"\x89PNG")
+    root = ElementTree.fromstring(drawing_.svg(drawing.figure))
     texts = {"".join(node.itertext()).strip() for node in root.iter() if node.tag.endswith("text")}
     assert {"accuracy, %", "fog", "PEST AugMix"} <= texts
-    assert plots.svg(drawing.figure) == plots.svg(drawing.figure)
+    assert drawing_.svg(drawing.figure) == drawing_.svg(drawing.figure)
 
 
 def test_inline(found: Table) -> None:
     drawings = plots.drawings(found)
-    parts = [plots.inline(drawing, f"k{number}") for number, drawing in enumerate(drawings)]
+    parts = [drawing_.inline(drawing, f"k{number}") for number, drawing in enumerate(drawings)]
     root = ElementTree.fromstring("<page>" + "".join(parts) + "</page>")
     ids = [node.attrib["id"] for node in root.iter() if "id" in node.attrib]
     assert len(ids) == len(set(ids))
@@ -107,7 +108,7 @@ def test_inline(found: Table) -> None:
         assert f">{drawing.title}</title>" in part
         assert 'role="img"' in part
         assert "currentColor" in part
-        assert plots.INK not in part
+        assert drawing_.INK not in part
         for used in part.split("url(#")[1:]:
             assert used.partition(")")[0] in ids
 

@@ -9,7 +9,7 @@ import pytest
 from tapr.records import RunRecord
 from tapr.reports import names, results
 from tapr.reports.statistics import over_seeds
-from tapr.reports.tables import Table, cost, estimate, table
+from tapr.reports.tables import Table, by_class, cost, estimate, table
 
 Make = Callable[..., RunRecord]
 
@@ -112,3 +112,16 @@ def test_the_papers_numbers_stand_beside_their_methods(bench: Path) -> None:
     assert published["source"] == 0.565
     assert published["pest-augmix"] == 0.812
     assert published["norm"] is None
+
+
+def test_by_class_against_a_plain_count(bench: Path) -> None:
+    (setting,) = results.read([bench]).settings
+    found = by_class(table(setting))
+    assert found.classes == list(range(10))
+    system = next(system for system in setting.systems if system.method == "tent")
+    outcomes = system.outcomes.values()
+    labels = np.concatenate([o.labels for o in outcomes if o.labels is not None])
+    right = np.concatenate([o.correct for o in outcomes if o.correct is not None])
+    expected = {number: right[labels == number].mean() for number in range(10)}
+    assert found.rows["tent"] == pytest.approx(expected)
+    assert found.best(3) == max(row[3] for row in found.rows.values())
