@@ -174,7 +174,7 @@ def table(view: Shown) -> Table:
     for column in columns:
         shown.add_row(column, *(_entry(view, column, label) for label in labels))
     if len(columns) == 1:
-        shown.add_row("mean over classes", *(_class_mean(view, label) for label in labels))
+        shown.add_row("class mean", *(_class_mean(view, label) for label in labels))
     return shown
 
 
