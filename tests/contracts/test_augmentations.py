@@ -165,11 +165,25 @@ def test_views_put_the_untouched_images_first(make: Callable[[], Augmentation]) 
 
 
 @augmented
-def test_no_gradient_and_ordinary_tensors(make: Callable[[], Augmentation]) -> None:
+def test_views_are_ordinary_tensors_that_a_model_can_learn_on(
+    make: Callable[[], Augmentation],
+) -> None:
     changed = make()(batch(), seeded())
+    assert not changed.is_inference()
     weight = torch.ones(1, requires_grad=True)
     (changed * weight).sum().backward()
     assert weight.grad is not None
+
+
+def test_views_carry_no_gradient() -> None:
+    for augmentation in (RandAugment(), AugMix()):
+        assert not augmentation(batch().requires_grad_(), seeded()).requires_grad
+
+
+def test_views_can_be_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        inside = AugMix()(batch(), seeded())
+    assert torch.equal(inside, AugMix()(batch(), seeded()))
 
 
 def test_every_registered_augmentation_is_in_the_table() -> None:

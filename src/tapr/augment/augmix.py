@@ -121,10 +121,11 @@ class AugMix(Augmentation):
         weights = _weights(params, images)
         drawn = [part.cpu().numpy() for part in (params.op, params.value, params.length)]
         result = torch.empty_like(images)
-        for part in levels.chunks(images, copies=params.op.shape[1]):
-            op, value, length = (each[part] for each in drawn)
-            chains = _run(levels.to_levels(images[part]), op, value, length)
-            result[part] = _mix(images[part], chains, weights[part])
+        with torch.inference_mode():
+            for part in levels.chunks(images, copies=params.op.shape[1]):
+                op, value, length = (each[part] for each in drawn)
+                chains = _run(levels.to_levels(images[part]), op, value, length)
+                _mix(images[part], chains, weights[part], result[part])
         return result
 
     def describe(self, params: AugMixParams) -> list[str]:
@@ -136,7 +137,7 @@ class AugMix(Augmentation):
                 steps = params.op[image, chain, :length], params.value[image, chain, :length]
                 names = map(caption, *(step.tolist() for step in steps))
                 part = (1 - keep) * params.weight[image, chain].item()
-                lines.append(f"{part:.0%} " + ", ".join(names))
+                lines.append(f"{part:.0%} " + "\nthen ".join(names))
             captions.append("\n".join(lines))
         return captions
 
@@ -167,8 +168,11 @@ def _weights(params: AugMixParams, images: Tensor) -> Tensor:
     return weights.to(images.device, kind).view(*weights.shape, 1, 1, 1)
 
 
-def _mix(images: Tensor, chains: Tensor, weights: Tensor) -> Tensor:
-    mixed = images.to(weights.dtype) * weights[:, 0]
-    for chain in range(chains.shape[1]):
-        mixed.addcmul_(chains[:, chain].to(weights.dtype), weights[:, 1 + chain])
-    return mixed.add_(0.5).short() if images.dtype == torch.uint8 else mixed.clamp_(0, 1)
+def _mix(images: Tensor, chains: Tensor, weights: Tensor, result: Tensor) -> None:
+    for part in levels.chunks(images, copies=8):  # the temporaries are of four bytes, or eight
+        mixed = images[part] * weights[part, 0]
+        for chain in range(chains.shape[1]):
+            mixed.addcmul_(chains[part, chain].to(weights.dtype), weights[part, 1 + chain])
+        result[part] = (
+            mixed.add_(0.5).short() if result.dtype == torch.uint8 else mixed.clamp_(0, 1)
+        )

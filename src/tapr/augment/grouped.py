@@ -73,7 +73,7 @@ FAMILIES: Sequence[Family] = (
             "invert": "invert",
             "solarize": "solarize from {:.0f}",
             "solarize_add": "solarize add {:.0f}",
-            "posterize": "posterize to {:.0f} bits",
+            "posterize": "posterize {:.0f}-bit",
             "brightness": "brightness {:.2f}",
         },
         _tabled,

@@ -103,11 +103,12 @@ class RandAugment(Augmentation):
         levels.check(images)
         drawn = [part.cpu().numpy() for part in (params.op, params.value, params.centre)]
         result = torch.empty_like(images)
-        for part in levels.chunks(images):
-            changed = levels.to_levels(images[part])
-            for step in range(params.op.shape[1]):
-                changed = apply(changed, Draw(*(each[part, step] for each in drawn)), "nearest")
-            result[part] = levels.from_levels(changed, images.dtype)
+        with torch.inference_mode():
+            for part in levels.chunks(images):
+                changed = levels.to_levels(images[part])
+                for step in range(params.op.shape[1]):
+                    changed = apply(changed, Draw(*(each[part, step] for each in drawn)), "nearest")
+                levels.write(changed, result[part])
         return result
 
     def describe(self, params: RandAugmentParams) -> list[str]:

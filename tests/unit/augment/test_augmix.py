@@ -128,12 +128,16 @@ def test_released_is_the_authors_run() -> None:
 
 
 def test_captions_tell_the_chains() -> None:
-    augmentation = AugMix(width=2, ops=["invert"])
+    augmentation = AugMix(width=2, depth=2, ops=["invert"], fixed=True)
     params = augmentation.sample((1, 3, 8, 8), torch.Generator().manual_seed(0))
-    untouched, *chains = augmentation.describe(params)[0].splitlines()
-    assert untouched.endswith("% untouched")
-    assert len(chains) == 2
-    assert all("% invert" in chain for chain in chains)
+    params = params._replace(
+        keep=torch.tensor([0.5], dtype=torch.float64),
+        weight=torch.tensor([[0.2, 0.8]], dtype=torch.float64),
+        length=torch.tensor([[2, 1]]),
+    )
+    assert augmentation.describe(params) == [
+        "50% untouched\n10% invert\nthen invert\n40% invert",
+    ]
 
 
 @pytest.mark.parametrize(
