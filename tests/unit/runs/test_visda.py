@@ -87,6 +87,10 @@ def test_from_the_tree_to_the_table(place: Path) -> None:
         assert [len(batch.predicted) for batch in run.batches] == [30]
         assert records.class_mean(records.confusion(run.batches)) is not None
 
+    tapr("report", "runs/visda", "-o", "report.html")
+    page = Path("report.html").read_text()
+    assert all(system in page for system in SYSTEMS)
+
     lines = tapr("bench", "visda", "--split", "validation", "--methods", "source", "--json")
     line = json.loads(lines)
     assert line["images"] == 24
