@@ -139,3 +139,16 @@ def test_op_equals_pil(case: Case, data: st.DataObject) -> None:
     assert (difference == 0).mean() >= case.equal
     floats = by_tapr(case, tensor.float() / 255, values).permute(0, 2, 3, 1).numpy()
     assert np.abs(floats * 255 - expected).max() <= max(1, case.worst) + 1e-3
+
+
+@pytest.mark.parametrize(("resample", "worst"), [("nearest", 0), ("bilinear", 1)])
+def test_round_angles_put_places_on_the_very_edge(resample: str, worst: int) -> None:
+    angles = [15.0 * number for number in range(-24, 25)]
+    rng = np.random.default_rng(0)
+    for height, width in [(1, 1), (1, 11), (2, 5), (7, 7), (8, 8), (12, 4)]:
+        images = rng.integers(0, 256, (len(angles), height, width, 1), dtype=np.uint8)
+        expected = by_pil(Case("rotate", rotate(resample), NONE), images, angles).astype(int)
+        tensor = torch.from_numpy(images).permute(0, 3, 1, 2)
+        turned = ops.rotate(tensor, torch.tensor(angles), resample=resample)
+        got = turned.permute(0, 2, 3, 1).numpy().astype(int)
+        assert np.abs(got - expected).max() <= worst

@@ -84,8 +84,9 @@ def _move(name: str, images: Tensor, values: Values, resample: str) -> Tensor:
 def nearest(images: Tensor, matrix: Values) -> Tensor:
     """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
     count, channels, height, width = images.shape
-    along, down = _parts(_fixed(matrix, max(height, width)), height, width, images.device)
-    column, row = (along + down).bitwise_right_shift_(16)
+    fixed = _fixed(matrix, max(height, width))
+    along, down, offset = _parts(fixed, height, width, images.device)
+    column, row = (along + (down + offset)).bitwise_right_shift_(16)
     column, row = column.clamp_(-1, width), row.clamp_(-1, height)
     # A black frame stands for everything outside: cheaper than comparing every place.
     framed = images.new_zeros(count, channels, height + 2, width + 2)
@@ -108,15 +109,15 @@ def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
 def bilinear(images: Tensor, matrix: Values) -> Tensor:
     """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
     height, width = images.shape[2:]
-    along, down = _parts(matrix, height, width, images.device, middle=0.5)
-    whole = (along + down).floor_().int()
+    along, down, offset = _parts(matrix, height, width, images.device, middle=0.5)
+    whole = (along + down).add_(offset).floor_().int()  # in PIL's order, for places on the edge
     sizes = torch.tensor([width, height], dtype=torch.int32, device=images.device)
     # Negative where a place is outside 0 <= place < size: one comparison serves all four.
     column, row = (sizes.view(2, 1, 1, 1) - 1 - whole).bitwise_or_(whole)
     inside = column.bitwise_or_(row) >= 0
     along, down = (
         torch.complex(part[0] * (2 / width), part[1] * (2 / height))
-        for part in (along.float(), down.float())
+        for part in (along.float(), (down + offset).float())
     )
     grid = torch.view_as_real(along + (down - (1 + 1j)))
     moved = functional.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
@@ -125,17 +126,15 @@ def bilinear(images: Tensor, matrix: Values) -> Tensor:
 
 def _parts(
     matrix: NDArray[Number], height: int, width: int, device: torch.device, middle: float = 0
-) -> tuple[Tensor, Tensor]:
-    """What x, [2, B, 1, W], and y, [2, B, H, 1], add to each pixel's source column and row."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What x, [2, B, 1, W], y, [2, B, H, 1], and the offset add to each source column and row."""
     rows = matrix.reshape(2, 3, -1, 1)
-    x, y = (
-        np.arange(size, dtype=matrix.dtype) + matrix.dtype.type(middle) for size in (width, height)
+    x = np.arange(width, dtype=matrix.dtype) + matrix.dtype.type(middle)
+    y = np.arange(height, dtype=matrix.dtype) + matrix.dtype.type(middle)
+    along, down, offset = (
+        torch.from_numpy(part).to(device) for part in (rows[:, 0] * x, rows[:, 1] * y, rows[:, 2])
     )
-    along, down = rows[:, 0] * x, rows[:, 1] * y + rows[:, 2]
-    return (
-        torch.from_numpy(along).to(device).unsqueeze(2),
-        torch.from_numpy(down).to(device).unsqueeze(3),
-    )
+    return along.unsqueeze(2), down.unsqueeze(3), offset.unsqueeze(3)
 
 
 RESAMPLING = Registry("resampling", {"nearest": nearest, "bilinear": bilinear})
