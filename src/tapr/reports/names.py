@@ -29,6 +29,7 @@ EXTRA = {
 _SHORT = {**STANDARD, **EXTRA}
 _PLACES = {name: place for place, name in enumerate(["clean", *STANDARD, *EXTRA])}
 
+SEVERITIES = ("1", "2", "3", "4", "5")
 DATA = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
@@ -86,11 +87,11 @@ def looks(labels: list[tuple[str, str]]) -> list[Look]:
 def split(domain: str) -> tuple[str, int | None]:
     """A domain's corruption and severity.
 
-    >>> split("fog-5"), split("clean")
-    (('fog', 5), ('clean', None))
+    >>> split("fog-5"), split("clean"), split("mnist-10")
+    (('fog', 5), ('clean', None), ('mnist-10', None))
     """
     name, _, severity = domain.rpartition("-")
-    return (name, int(severity)) if name and severity.isdigit() else (domain, None)
+    return (name, int(severity)) if name and severity in SEVERITIES else (domain, None)
 
 
 def place(domain: str) -> tuple[int, str, int]:
