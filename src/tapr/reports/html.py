@@ -142,7 +142,7 @@ def _cell(cell: Estimate | None, best: float | None) -> dict[str, Any] | None:
     return {
         "text": f"{100 * cell.value:.1f}",
         "interval": f"{low} – {high}",
-        "about": f"95 % interval {low} to {high}; {cell.images:,} images, {seeds}"
+        "about": f"95 % interval over {cell.over} {low} to {high}; {cell.images:,} images, {seeds}"
         + ("" if cell.finished else "; not finished"),
         "best": cell.value == best,
         "finished": cell.finished,

@@ -85,7 +85,7 @@ def table(setting: Setting) -> Table:
 
 
 def estimate(system: System, domains: Sequence[str]) -> Estimate | None:
-    """The mean over the domains, with a 95 % interval over seeds, or over images if there is one.
+    """The mean over the domains, with a 95 % interval over seeds, or else over images.
 
     None when a domain is missing or has no labels.
     """
@@ -95,7 +95,7 @@ def estimate(system: System, domains: Sequence[str]) -> Estimate | None:
     means = [float(np.mean([v.mean() for v in value])) for value in values if value]
     if not means or len(means) < len(values) or not domains:
         return None
-    many = len(means) > 1
+    many = len(set(means)) > 1  # a method without chance has no interval over seeds
     interval = over_seeds(means) if many else bootstrap(_strata(parts[0], values[0]))
     return Estimate(
         value=float(np.mean(means)),

@@ -39,7 +39,9 @@ def about(setting: Setting) -> str:
     """Where the images come from and how they follow each other, as a sentence."""
     origin = str(setting.facts.get("origin") or "of unknown origin")
     protocol = str(setting.facts.get("protocol") or "each")
-    domains = f"{len(setting.domains)} domain{'s' * (len(setting.domains) != 1)}"
+    if len(setting.domains) == 1:
+        return f"Images: {origin}."
+    domains = f"{len(setting.domains)} domains"
     return f"Images: {origin}; {domains}, {PROTOCOLS.get(protocol, protocol)}."
 
 
@@ -168,9 +170,10 @@ def _intervals(table: Table) -> list[str]:
             " seed would change the number, on these same images."
         )
     if "images" in kinds:
+        which = "Where seeds change nothing, intervals" if "seeds" in kinds else "Intervals"
         found.append(
-            "Intervals are a 95 % bootstrap over the images of one seed: how much other images"
-            " would change the number."
+            f"{which} are a 95 % bootstrap over the images: how much other images would change the"
+            " number."
         )
     return found
 

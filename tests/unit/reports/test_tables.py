@@ -54,6 +54,15 @@ def test_two_seeds_give_students_interval(make_run: Make) -> None:
     assert row.mean.seeds == 3
 
 
+def test_seeds_that_change_nothing_leave_the_interval_to_the_images(make_run: Make) -> None:
+    run = make_run("source")
+    again = RunRecord({**run.cell, "seed": 1}, run.environment, run.batches, run.end)
+    (row,) = of([run, again]).rows
+    assert row.mean
+    assert (row.mean.over, row.mean.seeds) == ("images", 2)
+    assert row.mean.interval.low < row.mean.value < row.mean.interval.high
+
+
 def test_pictures_are_drawn_with_all_their_corruptions(make_run: Make) -> None:
     """Five copies of one domain are no more certain than one."""
     one = make_run("tent")
