@@ -79,7 +79,7 @@ def _domain(run: RunRecord, name: str, numbers: list[int]) -> Domain:
     data, origin = str(run.cell.get("data")), str(run.cell.get("origin"))
     part = str(run.cell.get("split") or "test")
     corruption, severity = split(name)
-    source = data if data.startswith(FOLDER) else origin.partition(",")[0]
+    source = data if data.startswith(FOLDER) else re.split("[:,]", origin)[0]
     if source in DATASETS and not DATASETS[source].where():
         raise DataError(f"{source} is not on this machine (`tapr data get {source}`)")
     if severity is None:

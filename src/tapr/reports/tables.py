@@ -44,7 +44,7 @@ class Table(NamedTuple):
     @property
     def mean_title(self) -> str:
         """The heading of the mean: it says over how many domains."""
-        return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "mean"
+        return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "accuracy"
 
     @property
     def has_paper(self) -> bool:

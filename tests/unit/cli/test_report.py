@@ -98,6 +98,18 @@ def test_examples_are_the_pixels_the_methods_saw(photos: Path) -> None:
     assert contact_sheet(shown)
 
 
+def test_the_origin_of_clean_images(make_run: Make) -> None:
+    """The record says `digits:test`: the data set and its split."""
+    from tapr.cli.report_examples import _domain
+    from tapr.datasets import load
+    from tapr.streams import clean
+
+    data = load("digits")
+    record = make_run("tent", ["clean"], data="digits", split="test", origin=clean(data).origin)
+    domain = _domain(record, "clean", [3, 5])
+    assert np.array_equal(domain.read(domain.numbers), data.images[np.array([3, 5])])
+
+
 def test_the_page_has_the_examples(photos: Path, tmp_path: Path) -> None:
     run(photos, "-o", tmp_path / "a.html", "--figures", tmp_path / "f")
     assert "data:image/png;base64," in (tmp_path / "a.html").read_text()
