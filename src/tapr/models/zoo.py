@@ -30,6 +30,9 @@ def load(
 
     A foreign file needs `architecture`, e.g. "wrn-28-10" or "robustbench:Standard". The number of
     classes is read off the file; `classes` makes another number an error.
+
+    >>> load("cifar10-small")(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
     if str(name).startswith(TIMM):
         model = _from_timm(str(name).removeprefix(TIMM), classes)
