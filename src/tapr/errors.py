@@ -1,11 +1,11 @@
 """The exceptions of tapr: one tree, every message says what was expected and what came.
 
-    TaprError
-    ├── InputError (ValueError)     an argument or an image is not what the call takes
-    │   └── UnknownNameError (KeyError)   a name nobody knows, with the nearest ones
-    ├── ModelError                  the model cannot be adapted, or loaded, as asked
-    ├── StateError                  a saved state is not ours, damaged, or of another model
-    └── DataError                   a data set, archive or record on disk is missing or wrong
+TaprError
+├── InputError (ValueError)     an argument or an image is not what the call takes
+│   └── UnknownNameError (KeyError)   a name nobody knows, with the nearest ones
+├── ModelError                  the model cannot be adapted, or loaded, as asked
+├── StateError                  a saved state is not ours, damaged, or of another model
+└── DataError                   a data set, archive or record on disk is missing or wrong
 """
 
 
