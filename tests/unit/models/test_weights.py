@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from tapr import datasets
+from tapr.models import SHIPPED, card, load
+from tapr.runs.cards import ROUNDING, accuracy
+
+LIMITS = {  # bytes, the floor of clean accuracy, images it is measured on
+    "cifar10-small": (3_000_000, 0.88, 10_000),
+    "cifar100-small": (4_000_000, 0.60, 10_000),
+    "digits-small": (1_000_000, 0.60, 1_797),  # of real digits; it was trained on rendered ones
+}
+
+
+def test_what_is_shipped() -> None:
+    assert set(LIMITS) <= set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_shipped_models_are_small_and_good_and_say_how_they_were_made(name: str) -> None:
+    size, floor, images = LIMITS[name]
+    facts = card(name)
+    model = load(name)
+    assert SHIPPED[name].stat().st_size <= size
+    assert facts["clean_accuracy"] >= floor
+    assert facts["severity_5_mean_of_15"] < facts["clean_accuracy"]
+    assert facts["test_images"] == images
+    assert len(facts["severity_5_accuracy"]) == 19
+    assert facts["command"].startswith(f"tapr train {facts['dataset']} ")
+    with torch.no_grad():
+        assert model(torch.rand(2, 3, 32, 32)).shape == (2, facts["classes"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIMITS)
+def test_clean_accuracy_is_that_of_the_card(name: str) -> None:
+    facts = card(name)
+    if datasets.DATASETS[facts["dataset"]].where() is None:
+        pytest.skip(f"{facts['dataset']} is not in the cache")
+    measured = accuracy(load(name), datasets.load(facts["dataset"], "test"))
+    assert measured == pytest.approx(facts["clean_accuracy"], abs=ROUNDING)
