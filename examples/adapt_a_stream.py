@@ -9,9 +9,9 @@ import tapr
 
 model = tapr.models.load("digits-small")
 digits = tapr.datasets.load("digits", split="test")
-images = torch.from_numpy(digits.images[:]).permute(0, 3, 1, 2).float() / 255
+images = torch.from_numpy(digits.images[:1000]).permute(0, 3, 1, 2).float() / 255
 assert digits.labels is not None
-labels = torch.from_numpy(digits.labels[:])
+labels = torch.from_numpy(digits.labels[:1000])
 
 print(tapr.check(model, images[:200]))
 for method in ("source", "norm", "tent", "pest"):
