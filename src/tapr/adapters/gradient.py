@@ -76,7 +76,7 @@ class GradientAdapter(Adapter):
         """Take the schedule's steps on the images' views, then predict the images."""
         if self.schedule.episodic:
             assert self._source is not None
-            self.put(self._source)
+            self.put({**self._source, "refusals": self.refusals.clone()})  # these are counted on
             self.mark()
         taken, refused = 0, 0
         logits: Tensor | None = None
@@ -119,9 +119,8 @@ class GradientAdapter(Adapter):
             if entry.startswith("optimizer."):
                 name, _, key = entry.removeprefix("optimizer.").rpartition(".")
                 parameter = self.moving[name]
-                place = (
-                    value.device if key == "step" else parameter.device
-                )  # Adam counts on the CPU
+                # Adam counts its steps on the CPU.
+                place = value.device if key == "step" else parameter.device
                 self.optimizer.state[parameter][key] = value.to(place, copy=True)
 
     def _draw(self, images: Tensor) -> Tensor:

@@ -77,6 +77,16 @@ def test_the_stream_goes_on_after_a_refusal(model: nn.Sequential, images: Tensor
     assert adapter.refused == 0
 
 
+def test_refusals_are_counted_on_in_an_episodic_stream(
+    model: nn.Sequential, images: Tensor
+) -> None:
+    adapter: Any = tapr.adapt(model, episodic=True)
+    adapter.objective = Spoiled(1, nan_loss)
+    adapter(images)
+    adapter(images)
+    assert adapter.refused == 1
+
+
 def test_statistics_that_overflow_are_taken_back(model: nn.Sequential, images: Tensor) -> None:
     with torch.no_grad():
         next(model.parameters()).fill_(1e30)  # finite activations, infinite variance
