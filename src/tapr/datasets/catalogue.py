@@ -6,6 +6,7 @@ from tapr.datasets.base import Entry
 from tapr.datasets.digits import Digits
 from tapr.datasets.download import Npm, Web
 from tapr.datasets.published import PublishedSet
+from tapr.datasets.usps import Usps
 from tapr.datasets.visda import Visda
 from tapr.registry import Registry
 
@@ -113,6 +114,6 @@ DATASETS: Registry[Entry] = Registry(
     "data set",
     {
         entry.name: entry
-        for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits(), MNIST)
+        for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits(), MNIST, Usps())
     },
 )

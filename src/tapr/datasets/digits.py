@@ -76,9 +76,14 @@ def real() -> tuple[Pixels, Labels]:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    weights = enlarging(bunch.images.shape[1], render.SIDE)
-    grey = np.rint(weights @ (bunch.images * (255 / 16)) @ weights.T).astype(np.uint8)
-    return np.repeat(grey[..., None], 3, axis=3), bunch.target.astype(np.int64)
+    return enlarged(bunch.images * (255 / 16)), bunch.target.astype(np.int64)
+
+
+def enlarged(grey: NDArray[np.float64]) -> Pixels:
+    """Square grey images [N, S, S] with values from 0 to 255, as large as the renderings."""
+    weights = enlarging(grey.shape[1], render.SIDE)
+    large = np.rint(weights @ grey @ weights.T).astype(np.uint8)
+    return np.repeat(large[..., None], 3, axis=3)
 
 
 def enlarging(small: int, large: int) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tapr.datasets.base import Labels, Pixels
 from tapr.datasets.cifar import Arrays
-from tapr.datasets.members import read_members
+from tapr.datasets.members import read_packed
 from tapr.errors import DataError
 
 FILES = {  # split -> images, labels
@@ -19,8 +19,8 @@ BORDER = 2  # black pixels on each side, from 28 x 28 to 32 x 32
 
 
 def read_mnist(path: Path) -> Arrays:
-    """Decode MNIST from a folder or an archive with its four official files, not gzipped."""
-    members = read_members(path, [name for names in FILES.values() for name in names])
+    """Decode MNIST from a tar, or a folder (there gzipped or not), with its four official files."""
+    members = read_packed(path, [name for names in FILES.values() for name in names])
     return {
         split: (
             _images(_idx(members[images], IMAGES, f"{path}: {images}")),

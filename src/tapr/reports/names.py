@@ -37,6 +37,8 @@ DATA = {
     "cifar100c": "CIFAR-100-C",
     "visda": "VisDA-C",
     "digits": "scikit-learn's digits",
+    "mnist": "MNIST",
+    "usps": "USPS",
 }
 
 

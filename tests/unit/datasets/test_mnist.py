@@ -1,5 +1,6 @@
 """MNIST's idx files: decoded and padded; damaged ones refused."""
 
+import gzip
 import struct
 from pathlib import Path
 
@@ -30,6 +31,20 @@ def test_images_are_padded_and_labels_kept(folder: Path) -> None:
     assert np.count_nonzero(images) == 3 * GREY.size
     assert labels.tolist() == [7, 0, 9]
     assert labels.dtype == np.int64
+
+
+def test_gzipped_files(folder: Path) -> None:
+    plain = read_mnist(folder)
+    for file in sorted(folder.iterdir()):
+        (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    for split, arrays in read_mnist(folder).items():
+        for one, other in zip(arrays, plain[split], strict=True):
+            np.testing.assert_array_equal(one, other)
+    cut = folder / "train-labels-idx1-ubyte.gz"
+    cut.write_bytes(cut.read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"train-labels-idx1-ubyte\.gz is not a whole \.gz file"):
+        read_mnist(folder)
 
 
 @pytest.mark.parametrize(
