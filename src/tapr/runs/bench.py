@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,8 +90,9 @@ class Bench:
         batches = evaluate(adapter, stream, done, self.spec.device)
         yield from journal.write(cell.identity, adapter, batches)
 
-    def locked(self) -> FileLock:
-        """The right to write into the folder; one process at a time."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the right to write into the folder; one process at a time."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.folder / ".lock", timeout=0)
@@ -101,7 +103,10 @@ class Bench:
             raise DataError(
                 f"cannot write into {self.folder}: {error.strerror or error}"
             ) from error
-        return lock
+        try:
+            yield
+        finally:
+            lock.release()
 
     @cached_property
     def _model_hash(self) -> str:

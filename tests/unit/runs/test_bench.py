@@ -185,14 +185,19 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_result(place: Path) -> No
 
 def test_two_at_once_in_one_folder_are_refused(place: Path) -> None:
     bench = Bench(make_spec(), place / "out")
-    with bench.locked(), pytest.raises(tapr.TaprError, match="another tapr bench is writing"):
-        Bench(make_spec(), place / "out").locked()
+    with (
+        bench.locked(),
+        pytest.raises(tapr.TaprError, match="another tapr bench is writing"),
+        Bench(make_spec(), place / "out").locked(),
+    ):
+        pass
 
 
 def test_a_folder_that_cannot_be_written_is_said(place: Path) -> None:
     (place / "file").write_text("in the way")
-    with pytest.raises(tapr.TaprError, match="cannot write into"):
-        Bench(make_spec(), place / "file" / "out").locked()
+    bench = Bench(make_spec(), place / "file" / "out")
+    with pytest.raises(tapr.TaprError, match="cannot write into"), bench.locked():
+        pass
 
 
 @pytest.mark.parametrize(
