@@ -44,10 +44,18 @@ class Adapter(nn.Module, ABC):
         super().__init__()
         if not isinstance(model, nn.Module):
             raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        if any(isinstance(layer, torch.jit.ScriptModule) for layer in model.modules()):
+            raise ModelError(
+                "expected a model of Python modules, got one that torch.jit scripted or traced,"
+                " whose layers cannot be reached; pass the model it was made from"
+            )
         moving = set(select(model, scope)) if scope else set()
         self.model = model if inplace else _copy(model)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in moving)
+        for buffer in self.model.buffers():
+            if 0 in buffer.stride():  # expanded: its elements share memory, none could be put back
+                buffer.data = buffer.data.contiguous()
         self.model.eval()
         self.generator = rng.generator(seed, "views")
         self.register_buffer("refusals", torch.tensor(0))
@@ -124,8 +132,9 @@ class Adapter(nn.Module, ABC):
     @final
     def refuse(self, why: str) -> None:
         """Take back what happened since the last good moment, and count it: the guard."""
+        count = self.refusals + 1
         self.put(self._good)
-        self.refusals += 1
+        self.refusals.copy_(count)
         log.warning("a step was refused and taken back: %s", why)
 
     def save(self, path: Path | str) -> None:

@@ -61,6 +61,13 @@ def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:
             f"a batch of {len(images)} gives a BatchNorm layer one value per channel, whose own"
             " statistics are undefined: expected a larger batch, or statistics='blend'"
         ) from error
+    parameter = next(model.parameters(), None)
+    mixed = parameter is not None and parameter.dtype != images.dtype and "type" in str(error)
+    if parameter is not None and mixed:
+        raise InputError(
+            f"expected images of {parameter.dtype}, as the model's parameters are, got"
+            f" {images.dtype}; convert them: images.to({parameter.dtype})"
+        ) from error
     first = next((layer for layer in model.modules() if isinstance(layer, nn.Conv2d)), None)
     if first is not None and first.in_channels != images.shape[1]:
         raise InputError(

@@ -75,8 +75,7 @@ class GradientAdapter(Adapter):
     def adapt(self, images: Tensor) -> Prediction:
         """Take the schedule's steps on the images' views, then predict the images."""
         if self.schedule.episodic:
-            assert self._source is not None
-            self.put({**self._source, "refusals": self.refusals.clone()})  # these are counted on
+            self.put(self._beginning())
             self.mark()
         taken, refused = 0, 0
         logits: Tensor | None = None
@@ -97,8 +96,11 @@ class GradientAdapter(Adapter):
                 break  # the same batch would only do it again
             taken += int(loss.keep.any())
         if logits is None:
-            with torch.no_grad(), self.norms.predicting():
-                logits = self.logits(images)
+            logits = self._fresh(images)
+            if taken and logits.softmax(1).isnan().any():
+                self._back_to_the_start()
+                taken, refused = 0, refused + 1
+                logits = self._fresh(images)
         return _summarise(logits, loss, taken, refused)
 
     def live(self) -> dict[str, Tensor]:
@@ -122,6 +124,22 @@ class GradientAdapter(Adapter):
                 # Adam counts its steps on the CPU.
                 place = value.device if key == "step" else parameter.device
                 self.optimizer.state[parameter][key] = value.to(place, copy=True)
+
+    def _beginning(self) -> dict[str, Tensor]:
+        """The state from which the batch at hand sets out."""
+        if not self.schedule.episodic:
+            return self._start
+        assert self._source is not None
+        return {**self._source, "refusals": self.refusals.clone()}  # these are counted on
+
+    def _back_to_the_start(self) -> None:
+        """Every step left finite parameters, but together they ruined the prediction."""
+        self._good = self._beginning()
+        self.refuse("the prediction after the steps is not finite")
+
+    def _fresh(self, images: Tensor) -> Tensor:
+        with torch.no_grad(), self.norms.predicting():
+            return self.logits(images)
 
     def _draw(self, images: Tensor) -> Tensor:
         with torch.no_grad():

@@ -126,3 +126,35 @@ def test_an_exception_leaves_a_state_from_which_the_stream_goes_on(
     with pytest.raises(MemoryError):
         adapter(images)
     assert torch.equal(adapter(images), tapr.adapt(model)(images))
+
+
+@pytest.mark.parametrize(("lr", "episodic"), [(1e5, False), (1e10, False), (1e10, True)])
+def test_steps_that_ruin_the_prediction_are_taken_back(
+    make_model: Callable[..., nn.Sequential], images: Tensor, lr: float, episodic: bool
+) -> None:
+    """Finite loss, gradient and parameters at every step do not make finite logits."""
+    adapter = tapr.adapt(make_model(norm=None), lr=lr, episodic=episodic)
+    total = 0
+    for _ in range(3):
+        prediction = adapter.predict(images)
+        total += prediction.refused
+        assert torch.isfinite(prediction.logits).all()
+        assert prediction.refused or prediction.steps == 5
+    assert adapter.refused == total > 0
+
+
+class Masked(nn.Module):
+    """A model that rules a class out."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        return torch.cat([logits, torch.full_like(logits[:, :1], -torch.inf)], dim=1)
+
+
+def test_a_class_that_is_ruled_out_is_no_ruin(model: nn.Sequential, images: Tensor) -> None:
+    prediction = tapr.adapt(Masked(model)).predict(images)
+    assert (prediction.steps, prediction.refused) == (5, 0)

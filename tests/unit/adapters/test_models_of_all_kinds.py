@@ -199,3 +199,26 @@ def test_a_model_that_cannot_be_copied_says_what_to_do(model: nn.Module) -> None
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(tapr.TaprError, match=r"expected a torch\.nn\.Module, got function"):
         tapr.adapt(lambda x: x)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("method", ["source", "norm", "pest"])
+def test_a_traced_model_is_refused(model: nn.Module, images: Tensor, method: str) -> None:
+    traced = torch.jit.trace(model, images)  # type: ignore[no-untyped-call]
+    with pytest.raises(tapr.TaprError, match=r"torch\.jit scripted or traced"):
+        tapr.adapt(traced, method)
+
+
+def test_images_of_another_type_than_the_model(model: nn.Module, images: Tensor) -> None:
+    adapter = tapr.adapt(model.to(torch.bfloat16))
+    with pytest.raises(tapr.TaprError, match=r"expected images of torch.bfloat16.*got torch.float"):
+        adapter(images)
+    assert adapter(images.bfloat16()).dtype == torch.bfloat16
+
+
+def test_an_expanded_buffer_is_put_back_too(model: nn.Module, images: Tensor) -> None:
+    model.register_buffer("ones", torch.ones(1).expand(4))
+    adapter = tapr.adapt(model)
+    first = adapter(images)
+    adapter.reset()
+    assert torch.equal(adapter(images), first)
