@@ -18,7 +18,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     "expected one of 'pest', 'tent'"
     """
     known = sorted(known)
-    near = get_close_matches(name.lower(), known, n=1)
+    near = get_close_matches(str(name).lower(), known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
     return "expected one of " + ", ".join(map(repr, known))
@@ -37,7 +37,7 @@ class Registry(Mapping[str, T]):
         self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._entries:
+        if not isinstance(name, str) or name not in self._entries:
             raise UnknownNameError(f"unknown {self.kind} {name!r}; {suggest(name, self._entries)}")
         return self._entries[name]
 

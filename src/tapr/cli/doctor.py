@@ -11,7 +11,7 @@ def doctor(
         help="A shipped model's name, a checkpoint's path, or `module:function` that returns yours."
     ),
     size: str = typer.Option("3x32x32", help="Channels x height x width to try it with."),
-    batch_size: int = typer.Option(16, help="Images in the trial batch."),
+    batch_size: int = typer.Option(16, min=1, help="Images in the trial batch."),
     method: str = typer.Option("pest", help="The method to check it for."),
 ) -> None:
     """Say what tapr finds in a model, what it would adapt, what that costs and what will not work.

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from tapr.errors import InputError
+
 
 class Normalize(nn.Module):
     """Subtract a mean and divide by a deviation per channel; the identity unless told."""
@@ -19,4 +21,8 @@ class Normalize(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Normalise images [B, C, H, W]."""
+        if images.shape[-3] != len(self.mean):  # one channel would be spread over three
+            raise InputError(
+                f"expected images with {len(self.mean)} channels, got {images.shape[-3]}"
+            )
         return (images - self.mean) / self.std

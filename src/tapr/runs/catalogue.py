@@ -214,7 +214,7 @@ def _views(options: Options) -> Views | None:
 
 
 def _scope(model: nn.Module, scope: str | Scope) -> Scope:
-    return SCOPES[scope](model) if isinstance(scope, str) else scope
+    return scope if callable(scope) else SCOPES[scope](model)
 
 
 def _statistics(options: Options) -> Statistics:

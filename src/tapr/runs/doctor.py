@@ -126,6 +126,8 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
 
 
 def _suspicions(adapter: Adapter, images: Tensor, logits: Tensor) -> Iterator[Finding]:
+    if not len(images):
+        return
     if not torch.isfinite(logits).all():
         yield Finding("problem", "the model's logits on these images are not finite")
     elif (logits >= 0).all() and torch.allclose(logits.sum(1), logits.new_ones(()), atol=1e-3):
@@ -138,7 +140,7 @@ def _suspicions(adapter: Adapter, images: Tensor, logits: Tensor) -> Iterator[Fi
             "problem", f"{adapter.refused} steps were refused: loss or gradient not finite"
         )
     batch_norms = any(isinstance(m, _BatchNorm) for m in adapter.model.modules())
-    if batch_norms and 0 < len(images) < 16:
+    if batch_norms and len(images) < 16:
         yield Finding(
             "note",
             f"batches of {len(images)} are small: below about 16 images the batch's statistics are"

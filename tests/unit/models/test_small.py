@@ -39,3 +39,8 @@ def test_unknown_architecture_and_class_count() -> None:
         build("resnet50", 10)
     with pytest.raises(InputError, match="at least 2 classes, got 1"):
         build("small", 1)
+
+
+def test_grey_images_are_refused_not_spread_over_three_channels() -> None:
+    with pytest.raises(InputError, match="expected images with 3 channels, got 1"):
+        build("small", 10)(torch.rand(2, 1, 32, 32))

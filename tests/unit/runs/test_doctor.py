@@ -86,3 +86,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, [*arguments[:2], "--size", "large"])
     assert isinstance(done.exception, tapr.TaprError)
     assert "expected a size like 3x32x32, got 'large'" in str(done.exception)
+
+
+def test_an_empty_batch_raises_no_suspicion(model: nn.Sequential) -> None:
+    assert tapr.check(model, torch.zeros(0, 3, 10, 9)).ok
