@@ -13,7 +13,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Keep an image classifier working when the data at test time has changed.",
+    help="Keep an image classifier working when the data at test time has changed.\n\n"
+    "Example: `tapr bench digits` (needs no download)",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from tapr.datasets.base import Pixels
 from tapr.errors import DataError
@@ -84,6 +84,8 @@ def probe(data: bytes) -> tuple[int, int]:
             sideways = image.getexif().get(_ORIENTATION) in _SIDEWAYS
             image.draft("RGB", (32, 32))  # a JPEG is then read whole, but decoded small
             image.load()
+    except UnidentifiedImageError as error:  # whose own words are about a BytesIO object
+        raise DataError("it is not an image, or of an unknown kind") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(str(error) or type(error).__name__) from error
     return (width, height) if sideways else (height, width)

@@ -73,5 +73,6 @@ def _from_tar(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
                 if len(found) == len(wanted):
                     break
     except _DAMAGE as error:
-        raise DataError(f"{path} is not a whole tar archive: {error}") from error
+        reason = str(error).partition("\n")[0].rstrip(":")  # the rest: what each decoder says
+        raise DataError(f"{path} is not a whole tar archive: {reason}") from error
     return found

@@ -102,6 +102,11 @@ class PublishedSet(Linked):
             raise DataError(
                 f"{path}: expected whole numbers, one per image and severity, got {_about(labels)}"
             )
+        if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
+            raise DataError(
+                f"{path}: expected labels from 0 to {len(self.classes) - 1}, "
+                f"got {labels.min()} to {labels.max()}"
+            )
         blocks = np.array(labels, np.int64).reshape(SEVERITIES, -1)
         if (blocks != blocks[0]).any():
             raise DataError(f"{path}: expected the same labels at each of the 5 severities")

@@ -168,6 +168,10 @@ def _parse(text: str, where: str) -> Listed:
     rows = [line.rsplit(maxsplit=1) for line in text.splitlines() if line.strip()]
     if not rows:
         raise DataError(f"{where}: expected lines like 'aeroplane/a.jpg 0', it is empty")
+    for number, row in enumerate(rows, 1):
+        name = PurePosixPath(row[0])
+        if name.is_absolute() or ".." in name.parts:
+            raise DataError(f"{where}, line {number}: {row[0]!r} leads out of the folder")
     if all(len(row) == 1 for row in rows):
         return Listed([row[0] for row in rows], None)
     for number, row in enumerate(rows, 1):
@@ -177,8 +181,6 @@ def _parse(text: str, where: str) -> Listed:
                 f"{where}, line {number}: expected a file and a class from 0 to 11, "
                 f"got {' '.join(row)!r}"
             )
-        if ".." in PurePosixPath(row[0]).parts:
-            raise DataError(f"{where}, line {number}: {row[0]!r} leads out of the folder")
     return Listed([row[0] for row in rows], [int(row[1]) for row in rows])
 
 

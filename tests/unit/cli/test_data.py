@@ -109,6 +109,7 @@ def test_wrong_origin(run: Run, tmp_path: Path) -> None:
     code, _, err = run("data", "get", "cifar100", "--from", tmp_path / "x.tar.gz")
     assert code == 1
     assert "is not a whole tar archive" in err
+    assert len(err.splitlines()) == 2, "that it decodes, and one sentence"
 
 
 def test_unknown_name(run: Run) -> None:

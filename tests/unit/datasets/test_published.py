@@ -116,7 +116,9 @@ def test_unknown_splits(folder: Path, watch: Any, split: str, message: str) -> N
         ("labels", np.zeros(14, np.int64), "expected whole numbers, one per image and severity"),
         ("labels", np.zeros(15), "expected whole numbers"),
         ("labels", np.zeros((15, 1), np.int64), "expected whole numbers"),
-        ("labels", np.arange(15), "expected the same labels at each of the 5 severities"),
+        ("labels", np.tile([1, 2, 10], 5), "expected labels from 0 to 9, got 1 to 10"),
+        ("labels", np.tile([1, 2, -1], 5), "expected labels from 0 to 9, got -1 to 2"),
+        ("labels", np.arange(15) % 7, "expected the same labels at each of the 5 severities"),
         ("labels", np.tile(np.zeros(10_000, np.int64), 5), "not those of the cifar10 test set"),
     ],
 )

@@ -99,6 +99,8 @@ def test_a_list_without_labels(folder: Path, watch: Any) -> None:
         ("aeroplane/a.png 0\ntruck/x x", "line 2: expected a file and a class"),
         ("aeroplane/a.png 0\nbus/c.png", "line 2: expected a file and a class"),
         ("../visda/a.png 0", "leads out of the folder"),
+        ("../visda/a.png", "line 1: .* leads out of the folder"),
+        ("bus/c.png 2\n/etc/hostname 0", "line 2: '/etc/hostname' leads out of the folder"),
         ("bus/z.png 0\nbus/c.png 2", "names 1 files that are not there, the first is bus/z.png"),
     ],
 )
