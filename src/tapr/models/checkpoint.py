@@ -56,7 +56,7 @@ def read(path: Path | str) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} is truncated or not a safetensors file: {error}") from error
     if header.get("format") == FORMAT:
-        return Checkpoint(state, header["architecture"])
+        return Checkpoint(state, header.get("architecture"))
     return Checkpoint(_translated(state), None)
 
 

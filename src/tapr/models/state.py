@@ -78,5 +78,5 @@ def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, object]]:
                 raise StateError(f"{path} is a safetensors file, but not a state saved by tapr")
             names = file.keys()
             return {name: file.get_tensor(name) for name in names}, json.loads(header["tapr"])
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise StateError(f"{path} is truncated or not a state saved by tapr: {error}") from error

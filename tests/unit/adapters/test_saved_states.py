@@ -44,6 +44,12 @@ def test_somebody_elses_safetensors(model: nn.Module, tmp_path: Path) -> None:
         tapr.load(tmp_path / "model.safetensors", model)
 
 
+def test_a_header_without_its_contents(model: nn.Module, tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(3)}, tmp_path / "state", {"format": "tapr-state-1"})
+    with pytest.raises(tapr.TaprError, match="not a state saved by tapr"):
+        tapr.load(tmp_path / "state", model)
+
+
 def test_another_architecture_or_other_weights(
     make_model: Callable[..., nn.Sequential], saved: Path
 ) -> None:
