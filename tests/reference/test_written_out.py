@@ -196,7 +196,8 @@ def test_feed_says_which_images_move_the_statistics(
     adapter: Any = tapr.adapt(model, augmentation=Fixed(), **options)
     adapter(images)
     views = torch.cat([images, Fixed()(images.repeat(2, 1, 1, 1), torch.Generator())])
-    mean = hidden(model, views if feed == "views" else images).mean((0, 2, 3)).detach()
+    fed = hidden(model, views if feed == "views" else images).detach()
     rest = 0.81 if statistics == "running" else 0.0
-    expected = rest * model[1].running_mean + (1 - rest) * mean
-    close(adapter.model[1].running_mean, expected)
+    mean, variance = fed.mean((0, 2, 3)), fed.var((0, 2, 3), correction=1)
+    close(adapter.model[1].running_mean, rest * model[1].running_mean + (1 - rest) * mean)
+    close(adapter.model[1].running_var, rest * model[1].running_var + (1 - rest) * variance)

@@ -1,7 +1,7 @@
 """Views -> model -> objective -> step -> logits: the loop of every gradient method, once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.scope import Scope, everything
-from tapr.models.state import all_finite, restore
+from tapr.models.state import all_finite, restore, snapshot
 from tapr.objectives import Objective
 from tapr.registry import Registry
 from tapr.types import Loss, Prediction
@@ -122,8 +122,14 @@ class GradientAdapter(Adapter):
                 name, _, key = entry.removeprefix("optimizer.").rpartition(".")
                 parameter = self.moving[name]
                 # Adam counts its steps on the CPU.
-                place = value.device if key == "step" else parameter.device
+                place = value if key == "step" else parameter
                 self.optimizer.state[parameter][key] = value.to(place, copy=True)
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        """`to`, `double`, `cuda` ...: the optimiser's memory goes where the parameters go."""
+        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+        self.put(snapshot(self.live()))
+        return self
 
     def _beginning(self) -> dict[str, Tensor]:
         """The state from which the batch at hand sets out."""

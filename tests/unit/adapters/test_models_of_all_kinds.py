@@ -222,3 +222,14 @@ def test_an_expanded_buffer_is_put_back_too(model: nn.Module, images: Tensor) ->
     first = adapter(images)
     adapter.reset()
     assert torch.equal(adapter(images), first)
+
+
+@pytest.mark.parametrize("method", ["tent", "pest"])
+def test_an_adapter_can_be_moved_within_a_stream(
+    model: nn.Module, images: Tensor, method: str
+) -> None:
+    adapter, other = tapr.adapt(model, method), tapr.adapt(model, method)
+    adapter(images), other(images)
+    torch.testing.assert_close(adapter.double()(images.double()).float(), other(images))
+    adapter.reset()
+    assert adapter.predict(images.double()).steps
