@@ -31,7 +31,8 @@ class Views(nn.Module):
             return images
         # One call for all views: the fewer, larger groups of equal ops are faster.
         repeated = images.repeat(self.count, 1, 1, 1)
-        return torch.cat([images, self.augmentation(repeated, generator)])
+        params = self.augmentation.sample(repeated.shape, generator)
+        return torch.cat([images, self.augmentation.transform(repeated, params)])
 
     def extra_repr(self) -> str:
         """The arguments, for `repr`."""

@@ -11,11 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from filelock import FileLock, Timeout
+from torch import nn
 
 from tapr import datasets
 from tapr.adapters import Adapter
-from tapr.errors import DataError
+from tapr.errors import DataError, ModelError
+from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
 from tapr.runs import catalogue
@@ -57,6 +61,7 @@ class Bench:
         self.passes = {label: adapter.passes for label, adapter in adapters.items()}
         self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}
         domains = _domains(spec)
+        _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
             Cell(label, seed, stream, self._identity(label, seed, stream))
@@ -133,6 +138,20 @@ class Bench:
             "seed": seed,
             "device": spec.device,
         }
+
+
+def _check_classes(model: nn.Module, domain: Domain, device: str) -> None:
+    """Refuse labelled data of other classes than the model's: nothing could be right."""
+    if domain.labels is None:
+        return
+    image = torch.from_numpy(np.asarray(domain.read(domain.numbers[:1])))
+    with torch.no_grad():
+        logits = logits_of(model(image.permute(0, 3, 1, 2).to(device).float() / 255), 1)
+    if logits.shape[1] != len(domain.classes):
+        raise ModelError(
+            f"expected a model and data of the same classes, got a model of {logits.shape[1]} and"
+            f" data of {len(domain.classes)}: {', '.join(domain.classes[:5])}, ..."
+        )
 
 
 def _domains(spec: Spec) -> list[Domain]:

@@ -23,7 +23,7 @@ from tapr.models.norm import Statistics
 from tapr.models.scope import SCOPES, Scope
 from tapr.objectives import CONSISTENCIES, Entropy, Objective, Weighted
 from tapr.registry import Registry, suggest
-from tapr.runs.presets import PEST, RELEASED, STATISTICS, TENT, Options, check_numbers
+from tapr.runs.presets import PEST, RELEASED, STATISTICS, TENT, Options, check_values
 
 AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Registry(
     "augmentation preset",
@@ -142,7 +142,7 @@ def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
                 f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
             )
         effective[name] = value
-    check_numbers(effective)
+    check_values(effective)
     return effective
 
 
@@ -199,7 +199,7 @@ def _views(options: Options) -> Views | None:
     if not options.get("views"):
         return None
     augmentation = options["augmentation"]
-    if not isinstance(augmentation, Augmentation):
+    if not (hasattr(augmentation, "sample") and hasattr(augmentation, "transform")):
         make = AUGMENTATION_PRESETS[options["augmentation_preset"]][augmentation]
         given = options["augmentation_options"]
         known = list(signature(make).parameters)

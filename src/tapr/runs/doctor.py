@@ -45,12 +45,12 @@ def check(
     """Report in plain words on adapting `model`; with `images`, also try them. Nothing is changed.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
-    >>> print(check(model, torch.rand(4, 3, 2, 2), steps=1))
+    >>> print(check(model, torch.linspace(0.2, 0.8, 48).view(4, 3, 2, 2), steps=1))
     ok       2 parameter tensors, 65 numbers in all
     note     no normalisation layers: only gradients can adapt this model
     ok       pest would adapt all 65 parameters
-    ok       cost per image: 4 forward and 3 backward passes
-    ok       images: batch of 4, 3 channels, 2 x 2
+    ok       cost per batch: 4 forward and 3 backward passes of all its images
+    ok       images: batch of 4, 3 channels, 2 x 2, values from 0.2 to 0.8
     ok       the model returns logits for 5 classes
     """
     return Report(tuple(_findings(model, images, method, options)))
@@ -68,7 +68,8 @@ def _findings(
         return
     yield _adapted(model, adapter, method)
     forward, backward = adapter.passes
-    yield Finding("fine", f"cost per image: {forward} forward and {backward} backward passes")
+    cost = f"{forward} forward and {backward} backward passes of all its images"
+    yield Finding("fine", f"cost per batch: {cost}")
     if images is not None:
         yield from _trial(adapter, images)
 
@@ -120,7 +121,9 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
         yield Finding("problem", f"the model fails on images of shape {shape}: {error}")
         return
     batch, channels, height, width = images.shape
-    yield Finding("fine", f"images: batch of {batch}, {channels} channels, {height} x {width}")
+    size = f"batch of {batch}, {channels} channels, {height} x {width}"
+    values = f", values from {images.min():.2g} to {images.max():.2g}" if images.numel() else ""
+    yield Finding("fine", f"images: {size}{values}")
     yield Finding("fine", f"the model returns logits for {logits.shape[1]} classes")
     yield from _suspicions(adapter, images, logits)
 

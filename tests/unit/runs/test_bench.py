@@ -183,6 +183,12 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_result(place: Path) -> No
     assert essence(read(Bench(make_spec(), place / "killed"))) == essence(whole)
 
 
+def test_data_of_other_classes_than_the_models_are_refused(place: Path) -> None:
+    (place / "photos" / "class0").rename(place / "elsewhere")
+    with pytest.raises(tapr.TaprError, match="a model of 3 and data of 2: class1, class2"):
+        Bench(make_spec(), place / "out")
+
+
 def test_two_at_once_in_one_folder_are_refused(place: Path) -> None:
     bench = Bench(make_spec(), place / "out")
     with (

@@ -100,8 +100,13 @@ def test_a_loaded_default_is_not_shared(model: nn.Module) -> None:
         ({"steps": 2.5}, "expected steps to be a whole number of at least 1, got 2.5"),
         ({"views": 0}, "expected views >= 1 for a consistency"),
         ({"consistency_weight": 0, "entropy_weight": 0}, "at least one objective"),
-        ({"prior": -1}, "prior strength of 0 or more, got -1"),
-        ({"statistics_momentum": 0}, r"momentum in \(0, 1\], got 0"),
+        ({"prior": -1}, "expected prior of at least 0 and below inf, got -1"),
+        ({"prior": None}, "expected prior of at least 0 and below inf, got None"),
+        ({"statistics_momentum": 0}, "statistics_momentum above 0 and at most 1, got 0"),
+        ({"statistics_momentum": "x"}, "statistics_momentum above 0 and at most 1, got 'x'"),
+        ({"max_grad_norm": "x"}, "expected max_grad_norm to be a number or None, got 'x'"),
+        ({"augmentation_options": None}, "expected augmentation_options as a mapping, got None"),
+        ({"episodic": "no"}, "expected episodic to be True or False, got 'no'"),
         ({"max_grad_norm": 0}, "gradient norm limit above 0, got 0"),
     ],
 )
@@ -132,6 +137,20 @@ def test_an_augmentation_of_your_own_works_and_is_asked_for_again(
         tapr.load(tmp_path / "state", model)
     other = tapr.load(tmp_path / "state", model, augmentation=Darker())
     assert torch.equal(adapter(images), other(images))
+
+
+class Duck:
+    """The shape of an augmentation, without its base class."""
+
+    sample = Darker.sample
+    transform = Darker.transform
+
+
+def test_an_object_with_the_shape_of_an_augmentation_works(
+    model: nn.Module, images: Tensor
+) -> None:
+    expected = tapr.adapt(model, augmentation=Darker())(images)
+    assert torch.equal(tapr.adapt(model, augmentation=Duck())(images), expected)
 
 
 @pytest.mark.parametrize("method", METHODS)

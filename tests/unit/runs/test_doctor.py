@@ -19,7 +19,7 @@ def test_a_good_model(model: nn.Sequential, images: Tensor) -> None:
     for part in (
         "1 BatchNorm2d",
         "pest would adapt all 785 parameters",
-        "16 forward and 15 backward",
+        "cost per batch: 16 forward and 15 backward",
         "batch of 16, 3 channels, 10 x 9",
         "logits for 5 classes",
     ):
