@@ -61,6 +61,8 @@ def train(
     }
     asked = {key: value for key, value in given.items() if value is not None}
     recipe = recipes.recipe(dataset, seed=seed, **asked)
+    if dataset.startswith(datasets.FOLDER):
+        raise InputError(f"expected a data set with a train split, got {dataset}, which has none")
     if (out / CHECKPOINT).exists() and not resume:
         raise InputError(f"{out} holds a checkpoint: go on with --resume, or choose another --out")
     training = Training(recipe, datasets.load(dataset, "train"), out, device)

@@ -46,7 +46,11 @@ def read(path: Path | str) -> Checkpoint:
     """Read a model file without running anything in it; foreign names become ours."""
     path = Path(path)
     if not path.is_file():
-        raise ModelError(f"expected a model file, {path} is not one")
+        made = "" if path.exists() else f"; `tapr train DATA --out {path.parent}` would make it"
+        raise ModelError(
+            f"expected a model file, {path} is not one"
+            + (made if path.name == "model.safetensors" else "")
+        )
     if path.suffix != ".safetensors":
         return Checkpoint(_translated(_unwrapped(_unpickled(path), path)), None)
     try:

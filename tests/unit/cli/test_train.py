@@ -40,5 +40,11 @@ def test_a_started_training_goes_on_only_when_told(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*command, "--resume"]).exit_code == 0
 
 
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["train", "folder:photos", "--out", str(tmp_path)])
+    assert isinstance(done.exception, InputError)
+    assert "expected a data set with a train split, got folder:photos" in str(done.exception)
+
+
 def test_help_has_an_example() -> None:
     assert "Example:" in CliRunner().invoke(app, ["train", "--help"]).output

@@ -127,7 +127,9 @@ def test_other_colour_modes_train_too(place: Path) -> None:
 
 
 def test_a_bench_without_its_source_model_says_what_is_missing(place: Path) -> None:
-    with pytest.raises(ModelError, match=r"runs/visda-source/model\.safetensors is not one"):
+    with pytest.raises(
+        ModelError, match="is not one; `tapr train DATA --out runs/visda-source` would make it"
+    ):
         tapr("bench", "visda")
 
 
