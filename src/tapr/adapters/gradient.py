@@ -59,8 +59,9 @@ class GradientAdapter(Adapter):
     ) -> None:
         schedule = schedule or Schedule()
         schedule.check()
-        if max_grad_norm is not None and not max_grad_norm > 0:
-            raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm}")
+        limit = 1 if max_grad_norm is None else max_grad_norm
+        if not isinstance(limit, int | float) or not limit > 0:
+            raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
         super().__init__(model, scope=scope or everything(model), **options)
         self.schedule = schedule
         self.objective = objective

@@ -49,10 +49,10 @@ class Statistics(NamedTuple):
     def check(self) -> None:
         """Refuse names nobody knows and numbers outside their range."""
         USES[self.use], FEEDS[self.feed]
-        if not 0 < self.momentum <= 1:
-            raise InputError(f"expected statistics momentum in (0, 1], got {self.momentum}")
-        if not 0 <= self.prior < float("inf"):
-            raise InputError(f"expected a prior strength of 0 or more, got {self.prior}")
+        if not isinstance(self.momentum, int | float) or not 0 < self.momentum <= 1:
+            raise InputError(f"expected a statistics momentum in (0, 1], got {self.momentum!r}")
+        if not isinstance(self.prior, int | float) or not 0 <= self.prior < float("inf"):
+            raise InputError(f"expected a prior strength of 0 or more, got {self.prior!r}")
 
 
 class BatchNorms:

@@ -69,7 +69,7 @@ def adapt(
     """
     effective = _effective(method, preset, options)
     adapter = METHODS[method].build(model, effective, seed=seed, inplace=inplace)
-    adapter.recipe = recipe(method, preset=preset, seed=seed, **options)
+    adapter.recipe = _table(method, preset, seed, effective)
     return adapter
 
 
@@ -81,9 +81,7 @@ def recipe(
     >>> recipe("tent", lr=0.01)["lr"], recipe("tent")["lr"]
     (0.01, 0.001)
     """
-    effective = _effective(method, preset, options)
-    recorded = {name: _recorded(value) for name, value in effective.items()}
-    return {"method": method, "preset": preset, "seed": seed, **recorded}
+    return _table(method, preset, seed, _effective(method, preset, options))
 
 
 def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
@@ -144,6 +142,11 @@ def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
         effective[name] = value
     check_values(effective)
     return effective
+
+
+def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
+    recorded = {name: _recorded(value) for name, value in effective.items()}
+    return {"method": method, "preset": preset, "seed": seed, **recorded}
 
 
 def _source(model: nn.Module, options: Options, **common: Any) -> Adapter:

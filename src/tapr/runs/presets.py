@@ -51,7 +51,6 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "weight_decay": (0, math.inf),
     "consistency_weight": (0, math.inf),
     "entropy_weight": (0, math.inf),
-    "prior": (0, math.inf),
 }
 # Option -> smallest whole number it may be.
 COUNTS: Mapping[str, int] = {"steps": 1, "views": 0}
@@ -70,15 +69,9 @@ def check_values(options: Options) -> None:
             raise InputError(
                 f"expected {name} to be a whole number of at least {least}, got {value!r}"
             )
-    rate = options.get("statistics_momentum", 1)
-    if not isinstance(rate, int | float) or not 0 < rate <= 1:
-        raise InputError(f"expected statistics_momentum above 0 and at most 1, got {rate!r}")
     for name in FLAGS:
         if not isinstance(options.get(name, False), bool):
             raise InputError(f"expected {name} to be True or False, got {options[name]!r}")
-    limit = options.get("max_grad_norm")
-    if limit is not None and not isinstance(limit, int | float):
-        raise InputError(f"expected max_grad_norm to be a number or None, got {limit!r}")
     if not isinstance(options.get("augmentation_options", {}), Mapping):
         raise InputError(
             f"expected augmentation_options as a mapping, got {options['augmentation_options']!r}"

@@ -107,7 +107,9 @@ def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
         assert run.images == 24
         assert [len(batch.predicted) for batch in run.batches] == [10, 10, 4]
         assert sorted(n for batch in run.batches for n in batch.images) == list(range(24))
-        assert run.cell["recipe"]["method"] == run.cell["recipe"].get("method")
+        methods = {"source": "source", "tent": "tent", "mine": "pest"}
+        assert run.cell["recipe"]["method"] == methods[run.cell["method"]]
+        assert run.cell["recipe"]["seed"] == run.cell["seed"]
         assert {"tapr", "torch", "threads", "commit", "began"} <= run.environment.keys()
     mine = next(run for run in runs.values() if run.cell["method"] == "mine")
     assert mine.cell["recipe"]["lr"] == 1e-4
