@@ -201,3 +201,19 @@ def test_feed_says_which_images_move_the_statistics(
     mean, variance = fed.mean((0, 2, 3)), fed.var((0, 2, 3), correction=1)
     close(adapter.model[1].running_mean, rest * model[1].running_mean + (1 - rest) * mean)
     close(adapter.model[1].running_var, rest * model[1].running_var + (1 - rest) * variance)
+
+
+def test_learning_rate_0_does_the_same_forwards_without_a_backward(
+    setting: tuple[Any, Tensor],
+) -> None:
+    """The control moves the statistics as the first step of PEST does, and no parameter."""
+    model, images = setting
+    options: dict[str, Any] = {"augmentation": Fixed(), "statistics": "running", "steps": 1}
+    pair: tuple[Any, Any] = tuple(tapr.adapt(model, lr=lr, **options) for lr in (0.0, 0.1))
+    control, pest = pair
+    ours, theirs = control.predict(images), pest.predict(images)
+    close(torch.tensor(ours.loss), torch.tensor(theirs.loss))
+    close(control.model[1].running_mean, pest.model[1].running_mean)
+    for own, source in zip(control.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(own, source)
+    assert (control.passes.forward, control.passes.backward) == (pest.passes.forward, 0)

@@ -71,7 +71,12 @@ class GradientAdapter(Adapter):
         self.moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
         self.optimizer = optimizing(self.moving.values())
         images = schedule.steps * (1 + (views.count if views else 0))
-        self.passes = Passes(images + (schedule.predict == "after"), images)
+        self.passes = Passes(images + (schedule.predict == "after"), 0 if self.still else images)
+
+    @property
+    def still(self) -> bool:
+        """Is the gradient off? With learning rate 0 a step moves nothing and needs no backward."""
+        return all(group["lr"] == 0 for group in self.optimizer.param_groups)
 
     def adapt(self, images: Tensor) -> Prediction:
         """Take the schedule's steps on the images' views, then predict the images."""
@@ -85,7 +90,7 @@ class GradientAdapter(Adapter):
             if step:
                 self.mark()
                 views = self._draw(images) if self.schedule.redraw else views
-            with torch.enable_grad():
+            with torch.set_grad_enabled(not self.still):
                 view_logits = self._forward(views, len(images))
                 loss = self.objective(view_logits)
                 trouble = self._step(loss)
@@ -163,13 +168,20 @@ class GradientAdapter(Adapter):
         if not loss.keep.any():
             return None
         total = _mean(loss.per_image, loss.keep)
-        if not total.requires_grad:
+        if not (total.requires_grad or self.still):
             raise ModelError(
                 "expected the loss to depend on the parameters in scope, and it does not; does the"
                 " model's forward run under no_grad, or detach?"
             )
         if not torch.isfinite(total):
             return "the loss is not finite"
+        trouble = None if self.still else self._descend(total)
+        if not trouble and not all_finite([*self.moving.values(), *self.norms.buffers()]):
+            return "a parameter or a statistic is not finite after it"
+        return trouble
+
+    def _descend(self, total: Tensor) -> str | None:
+        """Step down the gradient of a finite loss, or say why not."""
         self.optimizer.zero_grad()
         total.backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
@@ -181,8 +193,6 @@ class GradientAdapter(Adapter):
             nn.utils.clip_grads_with_norm_(self.moving.values(), self.max_grad_norm, norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if not all_finite([*self.moving.values(), *self.norms.buffers()]):
-            return "a parameter or a statistic is not finite after it"
         return None
 
 
