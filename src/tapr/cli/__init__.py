@@ -37,6 +37,7 @@ def main() -> None:
     """Run the command; an error of ours is one sentence on stderr and exit code 1."""
     from tapr.errors import TaprError
 
+    sys.path.append("")  # `module:Name` may be of the working directory; installed ones come first
     try:
         app()
     except TaprError as error:

@@ -40,7 +40,12 @@ def bench(
     ),
     severity: str | None = typer.Option(None, help="1 to 5; several with commas."),
     images: int | None = typer.Option(None, help="Images of each domain."),
-    methods: str | None = typer.Option(None, help="e.g. `source,norm,tent,pest-augmix`."),
+    methods: str | None = typer.Option(
+        None,
+        "--methods",
+        "--method",
+        help="e.g. `source,norm,tent,pest-augmix`, or your own `module:Class`.",
+    ),
     batch_size: int | None = typer.Option(None),
     model: str | None = typer.Option(None, help="A name, a path, or `module:function`."),
     architecture: str | None = typer.Option(

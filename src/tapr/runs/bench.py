@@ -48,7 +48,8 @@ class Cell:
         """A name that people can read and that no other spec has."""
         text = json.dumps(self.identity, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return f"{self.column}.{self.label}.seed{self.seed}.{digest}.jsonl"
+        label = self.label.replace(":", ".")  # of `module:Class`
+        return f"{self.column}.{label}.seed{self.seed}.{digest}.jsonl"
 
 
 class Bench:

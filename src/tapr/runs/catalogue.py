@@ -6,7 +6,6 @@ with the adapter as `adapter.recipe`, into saved states and records.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +16,13 @@ from torch import nn
 from tapr import models
 from tapr.adapters import Adapter, GradientAdapter, Norm, Schedule, Source
 from tapr.augment import AUGMENTATIONS, Augmentation, AugMix, RandAugment, Views
-from tapr.errors import InputError, ModelError, StateError, UnknownNameError
+from tapr.errors import InputError, StateError, UnknownNameError
 from tapr.models import state
 from tapr.models.norm import Statistics
 from tapr.models.scope import SCOPES, Scope
 from tapr.objectives import CONSISTENCIES, Entropy, Objective, Weighted
 from tapr.registry import Registry, suggest
+from tapr.runs import own
 from tapr.runs.presets import PEST, RELEASED, STATISTICS, TENT, Options, check_values
 
 AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Registry(
@@ -60,7 +60,7 @@ def adapt(
     """Wrap a classifier so that it adapts while it predicts: call the result like the model.
 
     The model is copied, unless `inplace`. The options and their defaults are the preset's:
-    `tapr.presets("pest")` shows them.
+    `tapr.presets("pest")` shows them. `module:Class` names an adapter class of your own.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
     >>> adapter = adapt(model, steps=1)
@@ -68,7 +68,7 @@ def adapt(
     torch.Size([2, 10])
     """
     effective = _effective(method, preset, options)
-    adapter = METHODS[method].build(model, effective, seed=seed, inplace=inplace)
+    adapter = _find(method).build(model, effective, seed=seed, inplace=inplace)
     adapter.recipe = _table(method, preset, seed, effective)
     return adapter
 
@@ -84,10 +84,11 @@ def recipe(
     return _table(method, preset, seed, _effective(method, preset, options))
 
 
-def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
+def load(path: Path | str, model: nn.Module, **again: Any) -> Adapter:
     """Go on from a saved state, on the same source model.
 
-    Options that were objects of your own (an augmentation, a scope) have to be passed again.
+    What was your own (`method="module:Class"`, an augmentation, a scope) has to be passed again: a
+    file never decides which code runs.
     """
     _, metadata = state.read(path)
     saved = metadata.get("recipe")
@@ -96,29 +97,22 @@ def load(path: Path | str, model: nn.Module, **own: Any) -> Adapter:
             f"{path} was saved by an adapter that tapr.adapt did not make; make it again yourself,"
             " then adapter.load(path)"
         )
-    missing = [name for name, value in saved.items() if _is_own(value) and name not in own]
+    mine = [name for name, value in saved.items() if _is_object(value)]
+    if own.is_own(saved["method"]):
+        mine.insert(0, "method")
+    missing = [name for name in mine if name not in again]
     if missing:
         raise StateError(
-            f"{path} was saved with {missing[0]}={saved[missing[0]]}, an object of your own; pass"
-            f" it again: tapr.load(path, model, {missing[0]}=...)"
+            f"{path} was saved with {missing[0]}={saved[missing[0]]}, which is your own; pass it"
+            f" again: tapr.load(path, model, {missing[0]}=...)"
         )
-    return adapt(model, **{**saved, **own}).load(path)
+    return adapt(model, **{**saved, **again}).load(path)
 
 
 def find_model(name: str, architecture: str | None = None) -> nn.Module:
     """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
-    module, colon, attribute = name.partition(":")
-    if colon and "/" not in name and module != "timm":
-        try:
-            found = getattr(import_module(module), attribute)
-            model = found if isinstance(found, nn.Module) else found()
-        except Exception as error:
-            raise ModelError(f"cannot get a model from {name}: {error}") from error
-        if not isinstance(model, nn.Module):
-            raise ModelError(
-                f"expected {name} to be or return a torch.nn.Module, got {type(model).__name__}"
-            )
-        return model
+    if own.is_own(name) and "/" not in name and not name.startswith(models.TIMM):
+        return own.model(name)
     return models.load(name, architecture=architecture)
 
 
@@ -128,11 +122,18 @@ def presets(method: str) -> Mapping[str, Options]:
     >>> presets("pest")["paper"]["steps"]
     5
     """
-    return METHODS[method].presets
+    return _find(method).presets
+
+
+def _find(method: str) -> Method:
+    if not own.is_own(method):
+        return METHODS[method]
+    kind = own.adapter(method)
+    return Method(partial(_own, kind), _one(own.options(kind)))
 
 
 def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
-    effective = {**METHODS[method].presets[preset]}
+    effective = {**_find(method).presets[preset]}
     for name, value in options.items():
         if name not in effective:
             known = [*effective, "preset", "seed", "inplace"]
@@ -140,13 +141,18 @@ def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
                 f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
             )
         effective[name] = value
-    check_values(effective)
+    if not own.is_own(method):
+        check_values(effective)
     return effective
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
     recorded = {name: _recorded(value) for name, value in effective.items()}
     return {"method": method, "preset": preset, "seed": seed, **recorded}
+
+
+def _own(kind: type[Adapter], model: nn.Module, options: Options, **common: Any) -> Adapter:
+    return kind(model, **options, **common)
 
 
 def _source(model: nn.Module, options: Options, **common: Any) -> Adapter:
@@ -234,7 +240,7 @@ def _recorded(value: object) -> object:
     return value if plain else f"own:{type(value).__name__}"
 
 
-def _is_own(value: object) -> bool:
+def _is_object(value: object) -> bool:
     return isinstance(value, str) and value.startswith("own:")
 
 

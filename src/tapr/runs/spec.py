@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tapr.corruptions import CORRUPTIONS, STANDARD
 from tapr.errors import DataError, InputError, TaprError, UnknownNameError
 from tapr.registry import Registry, suggest
-from tapr.runs import catalogue
+from tapr.runs import catalogue, own
 from tapr.streams import ORDERS, PROTOCOLS
 
 PEST = {"method": "pest"}
@@ -60,9 +60,9 @@ class Spec(BaseModel):
     @field_validator("methods", mode="before")
     @classmethod
     def _methods(cls, value: object) -> object:
-        """A list of labels stands for the systems of that name."""
+        """A list of labels stands for the systems of that name, or your own `module:Class`."""
         if isinstance(value, list | tuple):
-            return {label: dict(SYSTEMS[label]) for label in value}
+            return {label: _system(label) for label in value}
         return value
 
     @field_validator("methods")
@@ -93,6 +93,10 @@ class Spec(BaseModel):
         if value is not None:
             ORDERS[value]
         return value
+
+
+def _system(label: str) -> dict[str, Any]:
+    return {"method": label} if own.is_own(label) else dict(SYSTEMS[label])
 
 
 def make(values: Mapping[str, Any]) -> Spec:
