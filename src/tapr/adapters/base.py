@@ -2,30 +2,25 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
 
 from tapr import rng
 from tapr.adapters.checks import check_images, explain_failure
+from tapr.adapters.cost import Cost, Passes, predicted
 from tapr.errors import ModelError, StateError
 from tapr.models import state
+from tapr.models.layout import LAYOUTS, Layout, arrange, probe
 from tapr.models.output import logits_of
 from tapr.models.scope import Scope, select
 from tapr.types import Prediction
 
 log = logging.getLogger("tapr")
-
-
-class Passes(NamedTuple):
-    """What a method costs: images through the model, per image predicted."""
-
-    forward: int
-    backward: int
 
 
 class Adapter(nn.Module, ABC):
@@ -37,11 +32,19 @@ class Adapter(nn.Module, ABC):
 
     refusals: Tensor
     passes = Passes(forward=1, backward=0)
+    together = 1  # images in one forward, for each image predicted
 
     def __init__(
-        self, model: nn.Module, *, scope: Scope | None = None, seed: int = 0, inplace: bool = False
+        self,
+        model: nn.Module,
+        *,
+        scope: Scope | None = None,
+        seed: int = 0,
+        inplace: bool = False,
+        layout: Layout = "kept",
     ) -> None:
         super().__init__()
+        LAYOUTS[layout]
         if not isinstance(model, nn.Module):
             raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
         if any(isinstance(layer, torch.jit.ScriptModule) for layer in model.modules()):
@@ -57,6 +60,8 @@ class Adapter(nn.Module, ABC):
             if 0 in buffer.stride():  # expanded: its elements share memory, none could be put back
                 buffer.data = buffer.data.contiguous()
         self.model.eval()
+        self.layout = layout
+        arrange(self.model, layout)
         self.generator = rng.generator(seed, "views")
         self.register_buffer("refusals", torch.tensor(0))
         self.recipe: Mapping[str, object] = {}
@@ -80,6 +85,8 @@ class Adapter(nn.Module, ABC):
         """Adapt on the images and predict them. An error leaves the adapter as it was."""
         images = check_images(images, self.model)
         self.model.eval()
+        if self.layout == "probe" and len(images):
+            self._settle(probe(self.model, images))
         self._remember_source()
         if len(images) == 0:
             with torch.no_grad():
@@ -115,6 +122,15 @@ class Adapter(nn.Module, ABC):
             raise
         return logits_of(output, len(images))
 
+    @final
+    def cost(self, shape: Sequence[int]) -> Cost:
+        """What a batch of images of this shape [B, C, H, W] will cost; measured on one image."""
+        return predicted(self.model, self.passes, self.together, shape, self.held())
+
+    def held(self) -> int:
+        """Bytes of the copies of what moves: the source's, and the start of the batch."""
+        return 2 * sum(tensor.nbytes for tensor in Adapter.live(self).values())
+
     def live(self) -> dict[str, Tensor]:
         """Everything that may move, but for the generator, by name."""
         moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
@@ -140,7 +156,11 @@ class Adapter(nn.Module, ABC):
     def save(self, path: Path | str) -> None:
         """Write the adapted state, from which `tapr.load(path, model)` goes on elsewhere."""
         self._remember_source()
-        metadata = {"recipe": self.recipe, "source": self._fingerprint()}
+        metadata = {
+            "recipe": self.recipe,
+            "source": self._fingerprint(),
+            "layout": self.layout,
+        }
         state.write(path, self._capture(), metadata)
 
     def load(self, path: Path | str) -> Self:
@@ -153,6 +173,8 @@ class Adapter(nn.Module, ABC):
                 " architecture with the same weights, before adaptation"
             )
         _check_fit(path, tensors, self._capture())
+        if self.layout == "probe":
+            self._settle(LAYOUTS[str(metadata.get("layout", "probe"))])
         self._load(tensors)
         return self
 
@@ -173,6 +195,13 @@ class Adapter(nn.Module, ABC):
     def train(self, mode: bool = True) -> Self:
         """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""
         return self
+
+    def _settle(self, layout: Layout) -> None:
+        """Take the layout that was found here, or where the state was saved, for good."""
+        arrange(self.model, layout)
+        self.layout = layout
+        if "layout" in self.recipe:
+            self.recipe = {**self.recipe, "layout": layout}
 
     def _capture(self) -> dict[str, Tensor]:
         return {**state.snapshot(self.live()), "generator": self.generator.get_state()}

@@ -1,41 +1,23 @@
 """Views -> model -> objective -> step -> logits: the loop of every gradient method, once."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tapr.adapters.base import Adapter, Passes
+from tapr.adapters.base import Adapter
+from tapr.adapters.cost import Passes
+from tapr.adapters.running import Kind, Running
+from tapr.adapters.schedule import Budget, Schedule
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.scope import Scope, everything
 from tapr.models.state import all_finite, restore, snapshot
 from tapr.objectives import Objective
-from tapr.registry import Registry
 from tapr.types import Loss, Prediction
-
-Predict = Literal["before", "after"]
-PREDICTS = Registry("predict", {name: name for name in get_args(Predict)})
-
-
-class Schedule(NamedTuple):
-    """How often a batch drives a step, and which forward is its prediction."""
-
-    steps: int = 1
-    episodic: bool = False  # start every batch from the source model
-    predict: Predict = (
-        "after"  # from the first adapting forward, or a fresh one after the last step
-    )
-    redraw: bool = False  # draw new views for each step, or once per batch
-
-    def check(self) -> None:
-        """Refuse values outside their range."""
-        PREDICTS[self.predict]
-        if self.steps < 1:
-            raise InputError(f"expected at least 1 step, got {self.steps}")
 
 
 class GradientAdapter(Adapter):
@@ -55,6 +37,8 @@ class GradientAdapter(Adapter):
         statistics: Statistics | None = None,
         schedule: Schedule | None = None,
         max_grad_norm: float | None = None,
+        compile: bool = False,
+        amp: bool = False,
         **options: Any,
     ) -> None:
         schedule = schedule or Schedule()
@@ -63,14 +47,16 @@ class GradientAdapter(Adapter):
         if not isinstance(limit, int | float) or not limit > 0:
             raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
         super().__init__(model, scope=scope or everything(model), **options)
-        self.schedule = schedule
+        self.schedule, self.budget = schedule, Budget(schedule.budget)
+        self.running = Running(self.model, compile=compile, amp=amp)
         self.objective = objective
         self.views = views
         self.norms = BatchNorms(self.model, statistics or Statistics("batch"))
         self.max_grad_norm = max_grad_norm
         self.moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
         self.optimizer = optimizing(self.moving.values())
-        images = schedule.steps * (1 + (views.count if views else 0))
+        self.together = 1 + (views.count if views else 0)
+        images = schedule.steps * self.together
         self.passes = Passes(images + (schedule.predict == "after"), 0 if self.still else images)
 
     @property
@@ -80,20 +66,21 @@ class GradientAdapter(Adapter):
 
     def adapt(self, images: Tensor) -> Prediction:
         """Take the schedule's steps on the images' views, then predict the images."""
+        self.budget.begin(len(images))
         if self.schedule.episodic:
             self.put(self._beginning())
             self.mark()
         taken, refused = 0, 0
-        logits: Tensor | None = None
-        views = self._draw(images)
+        views, loss, logits = None, None, None
         for step in range(self.schedule.steps):
-            if step:
-                self.mark()
-                views = self._draw(images) if self.schedule.redraw else views
-            with torch.set_grad_enabled(not self.still):
-                view_logits = self._forward(views, len(images))
-                loss = self.objective(view_logits)
-                trouble = self._step(loss)
+            if not self.budget.fits():
+                break
+            with self.budget.step():
+                if step:
+                    self.mark()
+                if views is None or self.schedule.redraw:
+                    views = self._draw(images)
+                view_logits, loss, trouble = self._step(views, len(images))
             if logits is None and self.schedule.predict == "before":
                 logits = view_logits[0].detach()
             if trouble:
@@ -119,6 +106,14 @@ class GradientAdapter(Adapter):
         }
         return {**super().live(), **memory}
 
+    def held(self) -> int:
+        """Bytes of the copies, and of the optimiser's memory before its first step, too."""
+        group = self.optimizer.param_groups[0]
+        memories = 2 if "betas" in group else int(bool(group.get("momentum")))
+        memory = memories * sum(p.nbytes for p in self.moving.values())
+        further = self.schedule.steps > 1  # a copy of the last good step
+        return (2 + further) * (super().held() // 2 + memory)
+
     def put(self, saved: Mapping[str, Tensor]) -> None:
         """Put back parameters and buffers, and make the optimiser's memory what it was."""
         restore(super().live(), saved)
@@ -127,9 +122,14 @@ class GradientAdapter(Adapter):
             if entry.startswith("optimizer."):
                 name, _, key = entry.removeprefix("optimizer.").rpartition(".")
                 parameter = self.moving[name]
-                # Adam counts its steps on the CPU.
-                place = value if key == "step" else parameter
-                self.optimizer.state[parameter][key] = value.to(place, copy=True)
+                self.optimizer.state[parameter][key] = self._memory(parameter, key, value)
+
+    def _memory(self, parameter: nn.Parameter, key: str, value: Tensor) -> Tensor:
+        """The optimiser's memory of a parameter, where it wants it."""
+        if key == "step":  # Adam's count; unless fused, it counts on the CPU
+            fused = self.optimizer.param_groups[0].get("fused")
+            return value.to(parameter.device if fused else "cpu", copy=True)
+        return torch.empty_like(parameter, requires_grad=False).copy_(value)
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
         """`to`, `double`, `cuda` ...: the optimiser's memory goes where the parameters go."""
@@ -150,8 +150,9 @@ class GradientAdapter(Adapter):
         self.refuse("the prediction after the steps is not finite")
 
     def _fresh(self, images: Tensor) -> Tensor:
-        with torch.no_grad(), self.norms.predicting():
-            return self.logits(images)
+        """Logits of the images themselves, by the model as it is now."""
+        with self.budget.prediction(), torch.no_grad(), self.norms.predicting():
+            return self._run("predicting", images)
 
     def _draw(self, images: Tensor) -> Tensor:
         with torch.no_grad():
@@ -161,9 +162,21 @@ class GradientAdapter(Adapter):
         """Logits of all views from one forward, [V, B, K]."""
         count = len(views) // images
         with self.norms.adapting(count):
-            return self.logits(views).view(count, images, -1)
+            return self._run("adapting", views).view(count, images, -1)
 
-    def _step(self, loss: Loss) -> str | None:
+    def _run(self, kind: Kind, images: Tensor) -> Tensor:
+        with self.running(kind, images.device):
+            logits = self.logits(images)
+        return logits.to(images.dtype) if self.running.amp else logits
+
+    def _step(self, views: Tensor, images: int) -> tuple[Tensor, Loss, str | None]:
+        """Judge the views and step, or say why not."""
+        with torch.set_grad_enabled(not self.still):
+            view_logits = self._forward(views, images)
+            loss: Loss = self.objective(view_logits)
+            return view_logits, loss, self._follow(loss)
+
+    def _follow(self, loss: Loss) -> str | None:
         """Step down the mean loss of the images kept, or say why not."""
         if not loss.keep.any():
             return None
@@ -183,8 +196,11 @@ class GradientAdapter(Adapter):
     def _descend(self, total: Tensor) -> str | None:
         """Step down the gradient of a finite loss, or say why not."""
         self.optimizer.zero_grad()
-        total.backward()  # type: ignore[no-untyped-call]
+        scale = self.running.loss_scale(total.device)
+        (total * scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
+        if scale != 1:
+            torch._foreach_div_(gradients, scale)
         norm = nn.utils.get_total_norm(gradients)
         if not torch.isfinite(norm):
             self.optimizer.zero_grad()
@@ -200,9 +216,9 @@ def _mean(values: Tensor, keep: Tensor) -> Tensor:
     return torch.where(keep, values, 0).sum() / keep.sum()
 
 
-def _summarise(logits: Tensor, loss: Loss, taken: int, refused: int) -> Prediction:
-    kept = int(loss.keep.sum())
-    if not kept:
+def _summarise(logits: Tensor, loss: Loss | None, taken: int, refused: int) -> Prediction:
+    kept = int(loss.keep.sum()) if loss else 0
+    if loss is None or not kept:
         return Prediction(logits, None, {}, taken, 0, refused)
     terms = {name: _mean(term, loss.keep).item() for name, term in loss.terms.items()}
     return Prediction(logits, _mean(loss.per_image, loss.keep).item(), terms, taken, kept, refused)

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tapr.adapters.base import Adapter, Passes
+from tapr.adapters.base import Adapter
+from tapr.adapters.cost import Passes
 from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.state import all_finite
 from tapr.types import Prediction

@@ -117,9 +117,9 @@ class BatchNorms:
         def hook(layer: Any, inputs: tuple[Tensor, ...]) -> None:
             mean, variance = _moments(inputs[0][: len(inputs[0]) // views], correction=1)
             layer.num_batches_tracked += 1
-            weight = self.statistics.momentum
+            weight: Any = self.statistics.momentum
             if self.statistics.use == "cumulative":
-                weight = 1 / int(layer.num_batches_tracked)
+                weight = 1 / layer.num_batches_tracked.to(layer.running_mean)
             layer.running_mean.lerp_(mean.to(layer.running_mean), weight)
             layer.running_var.lerp_(variance.to(layer.running_var), weight)
 

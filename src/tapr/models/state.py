@@ -20,17 +20,17 @@ FORMAT = "tapr-state-1"
 def snapshot(live: Tensors, storage: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
     """Copies of the live tensors, in the memory of `storage` where that fits."""
     storage = storage or {}
-    copies = {}
+    copies, old, fresh = {}, [], []
     for name, tensor in live.items():
-        old = storage.get(name)
-        if old is not None and (old.shape, old.dtype, old.device) == (
-            tensor.shape,
-            tensor.dtype,
-            tensor.device,
-        ):
-            copies[name] = old.copy_(tensor.detach())
+        place = storage.get(name)
+        if place is not None and _alike(place, tensor):
+            copies[name] = place
+            old.append(place)
+            fresh.append(tensor.detach())
         else:
             copies[name] = tensor.detach().clone()
+    if old:
+        torch._foreach_copy_(old, fresh)
     return copies
 
 
@@ -46,8 +46,16 @@ def all_finite(tensors: list[Tensor]) -> bool:
 
     >>> all_finite([torch.ones(2), torch.tensor([1.0, float("nan")])])
     False
+    >>> all_finite([torch.tensor([3e38])])
+    True
     """
-    return bool(torch.isfinite(torch.nn.utils.get_total_norm(tensors, float("inf"))))
+    # The sum of squares is ten times quicker than the maximum, but may overflow on finite values.
+    norm = torch.nn.utils.get_total_norm
+    return any(bool(torch.isfinite(norm(tensors, order))) for order in (2.0, float("inf")))
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
 
 
 def fingerprint(tensors: Tensors) -> str:

@@ -23,7 +23,7 @@ from tapr.models.scope import SCOPES, Scope
 from tapr.objectives import CONSISTENCIES, Entropy, Objective, Weighted
 from tapr.registry import Registry, suggest
 from tapr.runs import own
-from tapr.runs.presets import PEST, RELEASED, STATISTICS, TENT, Options, check_values
+from tapr.runs.presets import NORM, PEST, PLAIN, RELEASED, SOURCE, TENT, Options, check_values
 
 AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Registry(
     "augmentation preset",
@@ -147,7 +147,11 @@ def _effective(method: str, preset: str, options: Options) -> dict[str, Any]:
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
-    recorded = {name: _recorded(value) for name, value in effective.items()}
+    recorded = {
+        name: _recorded(value)
+        for name, value in effective.items()
+        if name not in PLAIN or value != PLAIN[name]
+    }
     return {"method": method, "preset": preset, "seed": seed, **recorded}
 
 
@@ -156,11 +160,11 @@ def _own(kind: type[Adapter], model: nn.Module, options: Options, **common: Any)
 
 
 def _source(model: nn.Module, options: Options, **common: Any) -> Adapter:
-    return Source(model, **common)
+    return Source(model, layout=options["layout"], **common)
 
 
 def _norm(model: nn.Module, options: Options, **common: Any) -> Adapter:
-    return Norm(model, statistics=_statistics(options), **common)
+    return Norm(model, statistics=_statistics(options), layout=options["layout"], **common)
 
 
 def _gradient(model: nn.Module, options: Options, **common: Any) -> Adapter:
@@ -173,7 +177,7 @@ def _gradient(model: nn.Module, options: Options, **common: Any) -> Adapter:
         scope=_scope(model, options["scope"]),
         statistics=_statistics(options),
         schedule=Schedule(*(options[name] for name in Schedule._fields)),
-        max_grad_norm=options["max_grad_norm"],
+        **{name: options[name] for name in ("max_grad_norm", "layout", "compile", "amp")},
         **common,
     )
 
@@ -192,7 +196,7 @@ def _objective(options: Options) -> Objective:
 
 
 def _optimizing(options: Options) -> Callable[..., torch.optim.Optimizer]:
-    common = {"lr": options["lr"], "weight_decay": options["weight_decay"]}
+    common = {name: options[name] for name in ("lr", "weight_decay")} | {"fused": True}
     momentum = options["momentum"]
     optimizers: Registry[Callable[..., torch.optim.Optimizer]] = Registry(
         "optimizer",
@@ -251,8 +255,8 @@ def _one(options: Options) -> Registry[Options]:
 METHODS: Registry[Method] = Registry(
     "method",
     {
-        "source": Method(_source, _one({})),
-        "norm": Method(_norm, _one(STATISTICS)),
+        "source": Method(_source, _one(SOURCE)),
+        "norm": Method(_norm, _one(NORM)),
         "tent": Method(
             _gradient,
             Registry("preset", {"paper": TENT, "released": {**TENT, "predict": "after"}}),

@@ -8,8 +8,13 @@ from tapr.errors import InputError
 
 Options = Mapping[str, Any]
 
+# How the machine does it: left out of recipes at these values. See docs/performance.md.
+PLAIN: Options = {"layout": "kept", "compile": False, "amp": False, "budget": None}
+SOURCE: Options = {"layout": PLAIN["layout"]}
 STATISTICS: Options = {"statistics": "batch", "statistics_momentum": 0.1, "prior": 16.0}
+NORM: Options = {**SOURCE, **STATISTICS}
 GRADIENT: Options = {
+    **PLAIN,
     **STATISTICS,
     "feed": "views",
     "optimizer": "sgd",
@@ -54,7 +59,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 # Option -> smallest whole number it may be.
 COUNTS: Mapping[str, int] = {"steps": 1, "views": 0}
-FLAGS = ("episodic", "redraw")
+FLAGS = ("episodic", "redraw", "compile", "amp")
 
 
 def check_values(options: Options) -> None:

@@ -1,0 +1,90 @@
+"""What a batch will cost, before it comes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from tapr.errors import InputError
+from tapr.models.output import logits_of
+
+
+class Passes(NamedTuple):
+    """What a method costs: images through the model, per image predicted."""
+
+    forward: int
+    backward: int
+
+
+class Cost(NamedTuple):
+    """What a batch costs by prediction; at most, where a step may be skipped."""
+
+    forward: int  # images through the model
+    backward: int
+    flops: int  # of convolutions and matrix products; a multiply-add counts as two
+    memory: int  # bytes at the peak, besides the model itself and the images
+
+
+def predicted(
+    model: nn.Module, passes: Passes, together: int, shape: Sequence[int], kept: int
+) -> Cost:
+    """The cost of a batch of `shape` [B, C, H, W], measured on one image of it.
+
+    `together` images go through the model at once for each of the batch; `kept` bytes are held for
+    the guard, the optimiser and the way back.
+    """
+    if len(shape) != 4 or min(shape) < 1:
+        raise InputError(f"expected the shape [B, C, H, W] of a batch, got {list(shape)}")
+    moving = [p for p in model.parameters() if p.requires_grad and passes.backward]
+    reference = next(model.parameters(), torch.empty(0))
+    one = _measured(model.eval(), reference.new_zeros(1, *shape[1:]), moving)
+    images = shape[0]
+    return Cost(
+        forward=passes.forward * images,
+        backward=passes.backward * images,
+        flops=images * (passes.forward * one.forward + passes.backward * one.backward),
+        memory=images * together * one.between + sum(p.nbytes for p in moving) + kept,
+    )
+
+
+class _One(NamedTuple):
+    """Of one image: FLOPs of a forward and of a backward, and bytes that stand between them."""
+
+    forward: int
+    backward: int
+    between: int
+
+
+def _measured(model: nn.Module, image: Tensor, moving: list[nn.Parameter]) -> _One:
+    saved: dict[int, int] = {}  # by address: what several layers keep is there once
+    outputs = [0]
+
+    def save(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def note(module: object, inputs: object, output: object) -> None:
+        outputs.append(output.nbytes if isinstance(output, Tensor) else 0)
+
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), image)}
+    forward, backward = (FlopCounterMode(display=False) for _ in range(2))
+    hooks = [layer.register_forward_hook(note) for layer in model.modules() if layer is not model]
+    try:
+        with (
+            torch.set_grad_enabled(bool(moving)),
+            torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor),
+            forward,
+        ):
+            logits = logits_of(model.forward(image), 1)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if logits.requires_grad:
+        with backward:
+            torch.autograd.grad(logits.sum(), moving, allow_unused=True)
+    kept = sum(size for place, size in saved.items() if place not in own)
+    # Without a backward only a layer's input and output are there at a time.
+    return _One(forward.get_total_flops(), backward.get_total_flops(), kept or 2 * max(outputs))
