@@ -97,6 +97,19 @@ def class_mean(counts: Confusion) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
+def setting(cell: Mapping[str, Any], key: str) -> Any:
+    """An option of the run's method or its augmentation, or a fact of its spec; None if neither.
+
+    >>> setting({"batch_size": 8, "recipe": {"lr": 0.1}}, "lr")
+    0.1
+    """
+    recipe = cell.get("recipe", {})
+    for table in (recipe, recipe.get("augmentation_options") or {}, cell):
+        if key in table:
+            return table[key]
+    return None
+
+
 def line(kind: str, content: Mapping[str, Any]) -> str:
     """One line of a run's file.
 

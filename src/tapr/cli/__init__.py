@@ -54,6 +54,7 @@ for _command in (
     "models",
     "report",
     "show",
+    "sweep",
     "train",
     "views",
 ):

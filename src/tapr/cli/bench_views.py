@@ -1,4 +1,4 @@
-"""What `tapr bench` shows while it runs: a live table, plain lines, JSON, or nothing."""
+"""What a benchmark shows while it runs: a live table, plain lines, JSON, or nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from rich.table import Table
 from tapr import records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tapr.records import BatchRecord, Confusion, RunRecord
-    from tapr.runs.bench import Bench, Cell
+    from tapr.runs.bench import Cell
+
+MOST_ACROSS = 8  # methods that fit side by side
 
 
 @dataclass
@@ -80,6 +84,7 @@ class JsonLines(Silent):
         line = {
             "domain": cell.column,
             "method": cell.label,
+            **({"variant": cell.variant} if cell.variant else {}),
             "seed": cell.seed,
             "images": tally.images,
             "accuracy": round(tally.accuracy, 4),
@@ -91,19 +96,29 @@ class JsonLines(Silent):
 
 
 class Shown(Silent):
-    """What the table and the lines share: the bench, and the time left."""
+    """What the table and the lines share: all the cells, the pace, and the time left."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, cells: Sequence[Cell]) -> None:
         super().__init__()
-        self.bench = bench
+        self.cells = cells
         self.began = time.monotonic()
-        self.work = {cell: _work(bench, cell) for cell in bench.cells}
         self.old = 0.0
+        self.images = 0
 
     def start(self, cell: Cell, so_far: RunRecord | None) -> None:
         """Work that an earlier run did tells nothing about this one's pace."""
         super().start(cell, so_far)
         self.old += self._done(cell)
+
+    def batch(self, cell: Cell, record: BatchRecord) -> None:
+        """Count its images for the pace."""
+        super().batch(cell, record)
+        self.images += len(record.predicted)
+
+    @property
+    def pace(self) -> float:
+        """Images a second, over all processes."""
+        return self.images / max(time.monotonic() - self.began, 1e-9)
 
     def left(self) -> str:
         """The time left at the pace so far."""
@@ -111,12 +126,12 @@ class Shown(Silent):
         pace = (done - self.old) / max(time.monotonic() - self.began, 1e-9)
         if pace <= 0:
             return "?"
-        seconds = (sum(self.work.values()) - done) / pace
+        seconds = (sum(cell.work for cell in self.cells) - done) / pace
         return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
 
     def _done(self, cell: Cell) -> float:
         images = sum(len(domain) for domain in cell.domains)
-        return self.work[cell] * min(self.tallies[cell].images / images, 1)
+        return cell.work * min(self.tallies[cell].images / images, 1)
 
 
 class Lines(Shown):
@@ -127,9 +142,9 @@ class Lines(Shown):
         super().finish(cell)
         tally = self.tallies[cell]
         pace = tally.images / max(tally.seconds, 1e-9)
-        seed = f" seed {cell.seed}" if len(self.bench.spec.seeds) > 1 else ""
+        seed = f" seed {cell.seed}" if len({cell.seed for cell in self.cells}) > 1 else ""
         typer.echo(
-            f"{cell.column:20s} {cell.label:18s}{seed} {tally.accuracy:6.2f} %  "
+            f"{cell.column:20s} {cell.title:18s}{seed} {tally.accuracy:6.2f} %  "
             f"{tally.images} images, {pace:.0f}/s, {self.left()} left"
         )
 
@@ -143,8 +158,8 @@ class Lines(Shown):
 class LiveTable(Shown):
     """The table, filling."""
 
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(bench)
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        super().__init__(cells)
         self.live = Live(get_renderable=lambda: table(self), refresh_per_second=2)
 
     def __enter__(self) -> Self:
@@ -156,59 +171,76 @@ class LiveTable(Shown):
 
 
 def table(view: Shown) -> Table:
-    """Accuracy of each method on each domain so far; the mean over finished domains below."""
-    bench = view.bench
-    done = all(tally.done for tally in view.tallies.values()) and len(view.tallies) == len(
-        bench.cells
-    )
-    caption = "accuracy in %" if done else f"accuracy in % so far; {view.left()} left"
-    labels = list(bench.spec.methods)
-    shown = Table(box=SIMPLE_HEAD, caption=caption, show_footer=True)
-    columns = list(dict.fromkeys(cell.column for cell in bench.cells))
-    common = [c for c in columns if all(_finished(view, c, label) for label in labels)]
-    shown.add_column(bench.spec.name, footer=f"mean of {len(common)}")
-    for label in labels:
-        values = [_accuracy(view, column, label) for column in common]
-        mean = f"{sum(values) / len(values):.2f}" if values else ""
-        shown.add_column(label, justify="right", footer=mean)
-    for column in columns:
-        shown.add_row(column, *(_entry(view, column, label) for label in labels))
-    if len(columns) == 1:
-        shown.add_row("class mean", *(_class_mean(view, label) for label in labels))
+    """Accuracy of each method on each domain so far, and the mean over finished domains."""
+    titles = list(dict.fromkeys(cell.title for cell in view.cells))
+    columns = list(dict.fromkeys(cell.column for cell in view.cells))
+    tall = len(titles) > MOST_ACROSS
+    shown = Table(box=SIMPLE_HEAD, caption=_caption(view), show_footer=not tall)
+    (_fill_tall if tall else _fill)(shown, view, titles, columns)
     return shown
 
 
-def _cells(view: Shown, column: str, label: str) -> list[Cell]:
-    return [c for c in view.bench.cells if (c.column, c.label) == (column, label)]
+def _caption(view: Shown) -> str:
+    done = sum(tally.done for tally in view.tallies.values())
+    pace = f"{view.pace:.0f} images/s" if view.images else "nothing was left to do"
+    if done == len(view.cells):
+        return f"accuracy in %; {pace}"
+    return f"accuracy in % so far; {pace}, {view.left()} left"
 
 
-def _finished(view: Shown, column: str, label: str) -> bool:
-    return all(c in view.tallies and view.tallies[c].done for c in _cells(view, column, label))
+def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
+    """Methods across, domains down."""
+    common = [c for c in columns if all(_finished(view, c, title) for title in titles)]
+    shown.add_column(view.cells[0].identity["spec"], footer=f"mean of {len(common)}")
+    for title in titles:
+        shown.add_column(title, justify="right", footer=_mean(view, common, title))
+    for column in columns:
+        shown.add_row(column, *(_entry(view, column, title) for title in titles))
+    if len(columns) == 1:
+        shown.add_row("class mean", *(_class_mean(view, title) for title in titles))
 
 
-def _accuracy(view: Shown, column: str, label: str) -> float:
-    tallies = [view.tallies[c] for c in _cells(view, column, label) if c in view.tallies]
+def _fill_tall(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
+    """The many variants of a sweep down, domains across."""
+    shown.add_column(view.cells[0].identity["spec"])
+    for column in [*columns, f"mean of {len(columns)}"]:
+        shown.add_column(column, justify="right")
+    for title in titles:
+        whole = all(_finished(view, column, title) for column in columns)
+        mean = _mean(view, columns, title) if whole else ""
+        shown.add_row(title, *(_entry(view, column, title) for column in columns), mean)
+
+
+def _mean(view: Shown, columns: list[str], title: str) -> str:
+    values = [_accuracy(view, column, title) for column in columns]
+    return f"{sum(values) / len(values):.2f}" if values else ""
+
+
+def _cells(view: Shown, column: str, title: str) -> list[Cell]:
+    return [c for c in view.cells if (c.column, c.title) == (column, title)]
+
+
+def _finished(view: Shown, column: str, title: str) -> bool:
+    return all(c in view.tallies and view.tallies[c].done for c in _cells(view, column, title))
+
+
+def _accuracy(view: Shown, column: str, title: str) -> float:
+    tallies = [view.tallies[c] for c in _cells(view, column, title) if c in view.tallies]
     return 100 * sum(t.right for t in tallies) / max(sum(t.images for t in tallies), 1)
 
 
-def _entry(view: Shown, column: str, label: str) -> str:
-    if not any(c in view.tallies for c in _cells(view, column, label)):
+def _entry(view: Shown, column: str, title: str) -> str:
+    if not any(c in view.tallies for c in _cells(view, column, title)):
         return ""
-    sign = "" if _finished(view, column, label) else " …"
-    return f"{_accuracy(view, column, label):.2f}{sign}"
+    sign = "" if _finished(view, column, title) else " …"
+    return f"{_accuracy(view, column, title):.2f}{sign}"
 
 
-def _class_mean(view: Shown, label: str) -> str:
+def _class_mean(view: Shown, title: str) -> str:
     """Over all seeds of the method; where classes differ in size it is not the accuracy."""
     counts: Confusion = Counter()
     for cell, tally in view.tallies.items():
-        if cell.label == label:
+        if cell.title == title:
             counts += tally.confusion
     mean = records.class_mean(counts)
     return "" if mean is None else f"{100 * mean:.2f}"
-
-
-def _work(bench: Bench, cell: Cell) -> float:
-    """The cell's cost in forward passes of an image; a backward counts as two."""
-    forward, backward = bench.passes[cell.label]
-    return (forward + 2 * backward) * sum(len(domain) for domain in cell.domains)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import nn
 
 from tapr import datasets
-from tapr.adapters import Adapter
-from tapr.errors import DataError, ModelError
+from tapr.adapters import Adapter, Passes
+from tapr.errors import ModelError
 from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
@@ -37,6 +35,18 @@ class Cell:
     seed: int
     domains: tuple[Domain, ...]
     identity: dict[str, Any]  # the whole effective spec: what makes this run this run
+    passes: Passes  # of an image through the model
+    variant: str = ""  # what a sweep changed in it, for people
+
+    @property
+    def title(self) -> str:
+        """The method, and what a sweep changed in it."""
+        return f"{self.label} {self.variant}".strip()
+
+    @property
+    def work(self) -> float:
+        """The cell's cost in forward passes of an image; a backward counts as two."""
+        return (self.passes.forward + 2 * self.passes.backward) * sum(map(len, self.domains))
 
     @property
     def column(self) -> str:
@@ -59,13 +69,12 @@ class Bench:
         self.spec, self.folder = spec, folder
         self.model = catalogue.find_model(spec.model, spec.architecture).eval().to(spec.device)
         adapters = {label: catalogue.adapt(self.model, **o) for label, o in spec.methods.items()}
-        self.passes = {label: adapter.passes for label, adapter in adapters.items()}
         self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}
         domains = _domains(spec)
         _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
-            Cell(label, seed, stream, self._identity(label, seed, stream))
+            Cell(label, seed, stream, self._identity(label, seed, stream), adapters[label].passes)
             for stream in streams
             for label in spec.methods
             for seed in spec.seeds
@@ -95,24 +104,6 @@ class Bench:
         )
         batches = evaluate(adapter, stream, done, self.spec.device)
         yield from journal.write(cell.identity, adapter, batches)
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the right to write into the folder; one process at a time."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.folder / ".lock", timeout=0)
-            lock.acquire()
-        except Timeout as error:
-            raise DataError(f"another tapr bench is writing into {self.folder}") from error
-        except OSError as error:
-            raise DataError(
-                f"cannot write into {self.folder}: {error.strerror or error}"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
 
     @cached_property
     def _model_hash(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,11 +30,16 @@ SYSTEMS: Registry[Mapping[str, Any]] = Registry(
         "pest-control": {**PEST, "augmentation": "augmix", "lr": 0.0},
     },
 )
-_READY = files("tapr.runs") / "specs"
-READY: Registry[str] = Registry(
-    "spec",
-    {entry.name.removesuffix(".toml"): entry.read_text("utf-8") for entry in _READY.iterdir()},
-)
+
+
+def texts(folder: Traversable) -> dict[str, str]:
+    """The TOML files of a folder by name."""
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text("utf-8") for entry in folder.iterdir()
+    }
+
+
+READY: Registry[str] = Registry("spec", texts(files("tapr.runs") / "specs"))
 
 
 class Spec(BaseModel):
@@ -101,6 +107,8 @@ def _system(label: str) -> dict[str, Any]:
 
 def make(values: Mapping[str, Any]) -> Spec:
     """Check the values of a spec; the error names the field."""
+    if "over" in values:
+        raise InputError("the spec goes over several values ([over]): tapr sweep runs it")
     for key in values:
         if key not in Spec.model_fields:
             raise UnknownNameError(
@@ -119,15 +127,19 @@ def make(values: Mapping[str, Any]) -> Spec:
 
 def load(name: str, overrides: Mapping[str, Any]) -> Spec:
     """A ready-made spec by name or a TOML file by path, with some of its values replaced."""
+    return make({**values(name), **overrides})
+
+
+def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
+    """What a ready-made spec, or a TOML file by its path, says; not yet checked."""
     if name.endswith(".toml"):
         try:
             text = Path(name).read_text(encoding="utf-8")
         except OSError as error:
             raise DataError(f"cannot read {name}: {error.strerror or error}") from error
     else:
-        text = READY[name]
+        text = ready[name]
     try:
-        values = tomllib.loads(text)
+        return {"name": Path(name).stem, **tomllib.loads(text)}
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{name} is not TOML: {error}") from error
-    return make({"name": Path(name).stem, **values, **overrides})

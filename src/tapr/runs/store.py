@@ -4,17 +4,36 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from tapr import records
 from tapr.adapters import Adapter
 from tapr.errors import DataError
 from tapr.records import BatchRecord, RunRecord
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the right to write into a folder of runs; one command at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock", timeout=0)
+        lock.acquire()
+    except Timeout as error:
+        raise DataError(f"another tapr is writing into {folder}") from error
+    except OSError as error:
+        raise DataError(f"cannot write into {folder}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Journal:

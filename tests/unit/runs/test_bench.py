@@ -19,6 +19,7 @@ from tapr.cli import app
 from tapr.records import RunRecord
 from tapr.runs import spec as specs
 from tapr.runs.bench import Bench
+from tapr.runs.store import locked
 
 MODEL = """
 import os, signal, torch
@@ -192,19 +193,17 @@ def test_data_of_other_classes_than_the_models_are_refused(place: Path) -> None:
 
 
 def test_two_at_once_in_one_folder_are_refused(place: Path) -> None:
-    bench = Bench(make_spec(), place / "out")
     with (
-        bench.locked(),
-        pytest.raises(tapr.TaprError, match="another tapr bench is writing"),
-        Bench(make_spec(), place / "out").locked(),
+        locked(place / "out"),
+        pytest.raises(tapr.TaprError, match="another tapr is writing"),
+        locked(place / "out"),
     ):
         pass
 
 
 def test_a_folder_that_cannot_be_written_is_said(place: Path) -> None:
     (place / "file").write_text("in the way")
-    bench = Bench(make_spec(), place / "file" / "out")
-    with pytest.raises(tapr.TaprError, match="cannot write into"), bench.locked():
+    with pytest.raises(tapr.TaprError, match="cannot write into"), locked(place / "file" / "out"):
         pass
 
 

@@ -1,0 +1,160 @@
+"""`tapr sweep` and `tapr ablate`: a benchmark over a grid, in parallel processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapr.cli import app
+from tapr.cli.overrides import with_overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tapr.cli.bench_views import Silent
+    from tapr.runs.sweep import Task
+
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--over", metavar="KEY=A,B,C", help="Values of an option or field; repeat to cross."
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processes, a thread each.  [default: the cores; 1 on a GPU]"),
+]
+Out = Annotated[Path | None, typer.Option(help="Folder of the records.")]
+Resume = Annotated[bool, typer.Option(help="Go on where the folder's records stand, or refuse to.")]
+AsJson = Annotated[bool, typer.Option("--json", help="A JSON line for each finished cell.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Only errors.")]
+
+
+@dataclass
+class Wanted:
+    """How a sweep is to run and what it shows."""
+
+    over: list[str] | None
+    jobs: int | None
+    out: Path | None
+    resume: bool
+    as_json: bool
+    quiet: bool
+
+
+@app.command()
+@with_overrides
+def sweep(
+    spec: Annotated[str, typer.Argument(help="A ready-made spec or a TOML file.")],
+    over: Assignments = None,
+    jobs: Jobs = None,
+    out: Out = None,
+    resume: Resume = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    *,
+    replaced: dict[str, Any],
+) -> None:
+    """Run a benchmark for every combination of some values, several cells at once.
+
+    The values come from the spec's table `[over]` and from `--over`, which wins. A key is a field
+    of the spec (`batch_size`) or an option of its methods (`lr`, `steps`) or of their augmentation
+    (`severity`, `m`); a method that does not know it runs once. The cells are those of `tapr
+    bench`: the same records, whatever `--jobs` is, and a killed sweep goes on where it stopped.
+
+    Example: `tapr sweep demo --over lr=1e-4,1e-3 --over steps=1,5 --out runs/grid`
+    """
+    from tapr.runs import spec as specs
+
+    folder = _run(specs.values(spec), replaced, Wanted(over, jobs, out, resume, as_json, quiet))
+    if not quiet and not as_json:
+        typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
+
+
+@app.command()
+@with_overrides
+def ablate(
+    name: Annotated[
+        str, typer.Argument(help="steps, lr, batch-size, loss, randaugment or augmix.")
+    ],
+    over: Assignments = None,
+    jobs: Jobs = None,
+    out: Out = None,
+    resume: Resume = True,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    *,
+    replaced: dict[str, Any],
+) -> None:
+    """Repeat an ablation of the paper: what does this setting matter on this model and data?
+
+    A ready-made `tapr sweep` with the paper's values; `--over` replaces them or adds an option, the
+    other flags replace data, model and the rest. All six may share a folder.
+
+    Example: `tapr ablate lr --over lr=1e-5,1e-4,1e-3 --corruptions fog --images 500`
+    """
+    from tapr.runs import spec as specs
+    from tapr.runs.sweep import ABLATIONS
+
+    values = specs.values(name, ABLATIONS)
+    folder = _run(values, replaced, Wanted(over, jobs, out, resume, as_json, quiet))
+    if not quiet and not as_json:
+        typer.echo(f"records: {folder}    figure: tapr figures {folder} --only {name}")
+
+
+def _run(values: dict[str, Any], replaced: dict[str, Any], wanted: Wanted) -> Path:
+    from tapr.cli.bench import check_fresh, view_of
+    from tapr.runs import sweep as sweeps
+    from tapr.runs.store import locked
+
+    over = {**values.pop("over", {}), **sweeps.parse(wanted.over or [])}
+    made = sweeps.expand({**values, **replaced}, over)
+    folder = wanted.out or Path("runs") / made[0].name
+    tasks = sweeps.tasks(made, over, folder)
+    check_fresh(folder, wanted.resume)
+    view = view_of([task.cell for task in tasks], wanted.as_json, wanted.quiet)
+    with locked(folder):
+        _show(tasks, folder, wanted.jobs or _default_jobs(tasks), view)
+    return folder
+
+
+def _default_jobs(tasks: Sequence[Task]) -> int:
+    from tapr.runs.parallel import usable_cores
+
+    return usable_cores() if all(task.spec.device == "cpu" for task in tasks) else 1
+
+
+def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: Silent) -> None:
+    """Run what is not finished, and show all; what failed is told at the end."""
+    from tapr.cli.bench import stopped
+    from tapr.errors import TaprError
+    from tapr.records import BatchRecord
+    from tapr.runs.parallel import run
+    from tapr.runs.store import Journal
+
+    failed: list[str] = []
+    journals = {task.cell: Journal(folder / task.cell.file) for task in tasks}
+    try:
+        with view:
+            for cell, journal in journals.items():
+                if journal.finished:
+                    view.start(cell, journal.run)
+                    view.finish(cell)
+            left = [task for task in tasks if not journals[task.cell].finished]
+            for kind, cell, detail in run(left, folder, jobs):
+                if kind == "start":
+                    view.start(cell, journals[cell].run)
+                elif isinstance(detail, BatchRecord):
+                    view.batch(cell, detail)
+                elif kind == "done":
+                    view.finish(cell)
+                else:
+                    failed.append(f"{cell.column} {cell.title} seed {cell.seed}: {detail}")
+    except KeyboardInterrupt:
+        raise stopped() from None
+    if failed:
+        count = f"{len(failed)} of {len(tasks)} cells failed; the same command tries them again"
+        raise TaprError("\n  ".join([count, *failed]))

@@ -1,0 +1,172 @@
+"""Cells in processes of their own, one thread each: as many at once as asked for.
+
+A cell is computed by the same code with one thread wherever it runs, so the number of processes
+changes nothing but the time. A process that outlives its parent would write beside the next one's
+into the same file: it ends with its parent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from threading import Thread
+from typing import Literal, NamedTuple
+
+import torch
+
+from tapr.errors import TaprError
+from tapr.records import BatchRecord
+from tapr.runs.bench import Bench, Cell
+from tapr.runs.sweep import Task
+
+PATIENCE = 10  # seconds that a process asked to end gets
+_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class Event(NamedTuple):
+    """Something happened to a cell: it began, a batch is done, all are, or it failed."""
+
+    kind: Literal["start", "batch", "done", "failed"]
+    cell: Cell
+    detail: BatchRecord | str | None = None  # the batch, or why it failed
+
+
+@dataclass
+class Worker:
+    """A process, the way to talk with it, and the cell it has."""
+
+    process: SpawnProcess
+    pipe: Connection
+    cell: Cell | None = None
+
+    def give(self, task: Task) -> Event:
+        """Let it run a cell."""
+        self.cell = task.cell
+        with suppress(OSError):  # it died: hearing from it will say so
+            self.pipe.send((task.spec, task.cell.file))
+        return Event("start", task.cell)
+
+    def hear(self) -> Event:
+        """What became of its cell."""
+        assert self.cell is not None
+        try:
+            kind, detail = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return Event("failed", self.cell, f"its process died, {_how(self.process.exitcode)}")
+        return Event(kind, self.cell, detail)
+
+    def stop(self) -> None:
+        """End it, by force if it does not listen."""
+        self.process.terminate()
+        self.process.join(PATIENCE)
+        self.process.kill()
+        self.process.join()
+
+
+def usable_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run(tasks: Sequence[Task], folder: Path, jobs: int) -> Iterator[Event]:
+    """Run the cells, `jobs` at once; what fails is told and the rest goes on."""
+    waiting = deque(tasks)
+    idle: list[Worker] = []
+    busy: dict[Connection, Worker] = {}
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < jobs:
+                worker = idle.pop() if idle else _start(folder)
+                busy[worker.pipe] = worker
+                yield worker.give(waiting.popleft())
+            for pipe in connection.wait(list(busy)):
+                assert isinstance(pipe, Connection)
+                event = busy[pipe].hear()
+                if event.kind != "batch":
+                    worker = busy.pop(pipe)
+                    idle += [worker] if worker.process.is_alive() else []
+                yield event
+    finally:
+        for worker in [*idle, *busy.values()]:
+            worker.stop()
+
+
+def _start(folder: Path) -> Worker:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, folder), daemon=True)
+    with _single_threaded(), _uninterrupted():
+        process.start()
+    theirs.close()
+    return Worker(process, ours)
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Processes started now import torch with one thread."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(_THREADS)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes started now do not hear Ctrl-C: the parent does, and ends them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _work(pipe: Connection, folder: Path) -> None:
+    """The worker's whole life: cells, one after another, until it is told to end."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    Thread(target=_end_with_parent, daemon=True).start()
+    bench: Bench | None = None
+    while True:
+        spec, file = pipe.recv()
+        try:
+            if bench is None or bench.spec != spec:
+                bench = Bench(spec, folder)
+            cell = next(cell for cell in bench.cells if cell.file == file)
+            for record in bench.run(cell):
+                pipe.send(("batch", record))
+            pipe.send(("done", None))
+        except TaprError as error:
+            pipe.send(("failed", str(error)))
+        except Exception as error:
+            traceback.print_exc()
+            pipe.send(("failed", f"{type(error).__name__}: {error}"))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _how(code: int | None) -> str:
+    return f"killed by signal {-code}" if code and code < 0 else f"exit code {code}"
