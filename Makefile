@@ -1,10 +1,8 @@
 # Each target does all its own set-up in .venv. PYTHON may be any Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
-# Two torch threads beside a busy neighbour are slower than one; passive waiting keeps that mild.
-export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test check format clean
+.PHONY: demo test check docs format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,10 +23,17 @@ check: $(BIN)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
+	$(MAKE) docs
+
+# The site, in site/; a warning or a dead link is an error.
+docs: $(BIN)/.installed
+	$(BIN)/python tools/cli_reference.py
+	$(BIN)/zensical build --clean --strict
+	$(BIN)/python tools/check_links.py site
 
 format: $(BIN)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .cache .venv .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,149 @@
+"""The documentation is true: generated pages are fresh, snippets run, commands exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import griffe
+import pytest
+import torch
+from torch import nn
+from typer.main import get_command
+
+import tapr
+from tapr.cli import app
+from tools import check_links, cli_reference
+from tools.docstrings import Docstrings
+
+COMMAND = get_command(app)
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = ["README.md", "docs/index.md", "docs/getting-started.md", "docs/methods.md", "docs/faq.md"]
+
+
+def test_the_command_reference_is_fresh() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == cli_reference.page(), "run `make docs` and commit docs/cli.md"
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words behind `tapr` in code blocks and between backticks."""
+    text = text.replace("\\\n", " ")
+    lines = re.findall(r"^(?: {4}|\$ )(tapr [a-z].*)", text, re.MULTILINE)
+    for line in lines + re.findall(r"`(tapr [a-z][^`|]*)`", text):
+        yield shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_in_the_page_exists_with_its_options(page: Path) -> None:
+    for words in _commands(page.read_text(encoding="utf-8")):
+        command: Any = COMMAND
+        rest = list(words)
+        while rest and hasattr(command, "commands"):
+            assert rest[0] in command.commands, f"tapr {' '.join(words)}"
+            command = command.commands[rest.pop(0)]
+        names = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        used = {word.split("=")[0] for word in rest if re.match("-[a-z-]", word)}
+        assert used <= names | {"--help"}, f"tapr {' '.join(words)}"
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_snippets_run(
+    name: str, model: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = torch.rand(4, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+    given: dict[str, Any] = {"torch": torch, "model": model, "images": images, "stream": [images]}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL)
+    for block in blocks:
+        exec(compile(block, name, "exec"), given)  # each goes on where the one before ended
+    assert blocks
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    for page in ("README.md", "CONTRIBUTING.md"):
+        targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text("utf-8"))
+        assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_every_package_and_table_of_names_is_in_the_api() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    for package in tapr._PACKAGES:
+        assert f"::: tapr.{package}\n" in page
+        tables = [name for name in getattr(tapr, package).__all__ if name.isupper()]
+        assert [name for name in tables if f"`{name}`" not in page] == []
+
+
+GOOD = (
+    '<link rel="stylesheet" href="a.css"><h2 id="here"></h2><a href="#here"></a><a href="b.html#x">'
+)
+BAD = {
+    '<a href="c.html">': "index.html links to c.html: no such file",
+    '<a href="#there">': "index.html links to #there: no place 'there' in it",
+    '<a href="b.html#y">': "index.html links to b.html#y: no place 'y' in it",
+    '<img src="c.png">': "index.html links to c.png: no such file",
+    '<a href="folder/">': "index.html links to folder/: no such file",
+    '<script src="https://cdn.example/a.js"></script>': (
+        "index.html loads https://cdn.example/a.js from elsewhere"
+    ),
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "a.css").touch()
+    (tmp_path / "b.html").write_text('<p id="x"><a href="https://example.org/#any">')
+    (tmp_path / "index.html").write_text(GOOD)
+    return tmp_path
+
+
+def test_a_site_without_dead_links(site: Path) -> None:
+    assert check_links.problems(site) == []
+
+
+@pytest.mark.parametrize("html", BAD)
+def test_a_dead_link_is_named(html: str, site: Path) -> None:
+    (site / "index.html").write_text(GOOD + html)
+    assert check_links.problems(site) == [BAD[html]]
+
+
+def test_dead_links_fail_the_build(site: Path) -> None:
+    def code() -> int:
+        return subprocess.run([sys.executable, check_links.__file__, site]).returncode
+
+    assert code() == 0
+    (site / "b.html").unlink()
+    assert code() == 1
+    (site / "index.html").unlink()
+    assert code() == 1
+
+
+MODULE = '''
+class Found:
+    """What was found.
+
+    >>> Found().size
+    3
+
+    That is all.
+    """
+
+    size: int  # in pixels
+    name: str
+'''
+
+
+def test_doctests_become_code_and_comments_become_words(tmp_path: Path) -> None:
+    (tmp_path / "found.py").write_text(MODULE)
+    extensions = griffe.load_extensions(Docstrings)
+    module = griffe.load("found", search_paths=[tmp_path], extensions=extensions)
+    words = {name: module[name].docstring for name in ("Found", "Found.size", "Found.name")}
+    assert words["Found"].value == (
+        "What was found.\n\n```pycon\n>>> Found().size\n3\n```\n\nThat is all."
+    )
+    assert words["Found.size"].value == "in pixels"
+    assert words["Found.name"] is None
