@@ -1,0 +1,257 @@
+"""Sweeps: grids, parallel equals serial, and what a kill, a crash or Ctrl-C leaves behind."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tapr
+from tapr import records
+from tapr.runs import parallel, sweep
+from tapr.runs import spec as specs
+from tapr.runs.bench import Bench
+from tapr.runs.parallel import Event
+
+MODEL = """
+import os, signal, time, torch
+from multiprocessing import parent_process
+from pathlib import Path
+from torch import nn
+
+class Net(nn.Sequential):
+    def forward(self, images):
+        time.sleep(float(os.environ.get("SLOWLY", 0)))
+        for trouble in sorted(Path().glob("trouble*")) if parent_process() else ():
+            trouble.unlink()
+            if trouble.name.endswith("kill"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError("no such thing")
+        return super().forward(images)
+
+def build():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layers = nn.Conv2d(3, 6, 5, 4), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten()
+        return Net(*layers, nn.Linear(294, 3))
+"""
+SPEC = """
+data = "folder:photos"
+corruptions = ["brightness", "contrast"]
+batch_size = 10
+model = "sweep_model:build"
+
+[methods.source]
+method = "source"
+
+[methods.mine]
+method = "pest"
+steps = 2
+augmentation = "randaugment"
+
+[over]
+lr = [0.001, 0.1]
+"""
+VALUES = {"name": "tiny", **tomllib.loads(SPEC)}
+OVER = VALUES.pop("over")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with 24 images of 3 classes, a module with a model, and a spec."""
+    generator = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / f"class{number % 3}" / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+    (tmp_path / "sweep_model.py").write_text(MODEL)
+    (tmp_path / "tiny.toml").write_text(SPEC)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def serial(folder: Path) -> None:
+    """The benchmarks of the sweep, one after another in this process."""
+    for spec in sweep.expand(VALUES, OVER):
+        bench = Bench(spec, folder)
+        for cell in bench.cells:
+            list(bench.run(cell))
+
+
+def run(folder: Path, jobs: int) -> list[Event]:
+    tasks = sweep.tasks(sweep.expand(VALUES, OVER), OVER, folder)
+    return list(parallel.run(tasks, folder, jobs))
+
+
+def essence(folder: Path) -> Any:
+    """All that must not depend on when, where and how often a sweep ran: all but the clock."""
+    found = {}
+    for path in folder.glob("*.jsonl"):
+        record, problems = records.read(path)
+        assert not problems
+        batches = [(*vars(batch).values(),)[:-1] for batch in record.batches]
+        found[path.name] = (record.cell, batches, record.end is not None)
+    return found
+
+
+def cells(made: Sequence[specs.Spec], over: sweep.Over, folder: Path) -> list[str]:
+    return [f"{cell.column} {cell.title}" for _, cell in sweep.tasks(made, over, folder)]
+
+
+def test_a_method_takes_the_keys_it_knows_and_runs_once_without(place: Path) -> None:
+    over = {"m": [1, 5], "batch_size": [4, 8]}
+    made = sweep.expand({**VALUES, "corruptions": ["contrast"]}, over)
+    assert [spec.batch_size for spec in made] == [4, 8, 4, 8]
+    assert made[2].methods["mine"]["augmentation_options"] == {"m": 5}
+    assert made[2].methods["source"] == {"method": "source"}
+    assert cells(made, over, place / "out") == [
+        "contrast-5 source batch_size=4",
+        "contrast-5 mine m=1, batch_size=4",
+        "contrast-5 source batch_size=8",
+        "contrast-5 mine m=1, batch_size=8",
+        "contrast-5 mine m=5, batch_size=4",
+        "contrast-5 mine m=5, batch_size=8",
+    ]
+
+
+def test_without_a_grid_a_sweep_is_the_benchmark(place: Path) -> None:
+    assert sweep.expand(VALUES, {}) == [specs.make(VALUES)]
+
+
+def test_two_sweeps_share_the_cells_they_have_in_common(place: Path) -> None:
+    files = [
+        {task.cell.file for task in sweep.tasks(sweep.expand(VALUES, over), over, place)}
+        for over in ({"lr": [1e-4, 1e-2]}, {"steps": [1, 2]})
+    ]
+    assert len(files[0] & files[1]) == 4  # on two corruptions: source, and mine as it is
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("lr=1e-4, 0.1", [1e-4, 0.1]),
+        ("steps=1,2", [1, 2]),
+        ("redraw=true,False", [True, False]),
+        ("statistics=batch,blend", ["batch", "blend"]),
+        ("max_grad_norm=none,1.5", [None, 1.5]),
+    ],
+)
+def test_values_on_the_command_line(text: str, values: list[Any]) -> None:
+    assert list(sweep.parse([text]).values()) == [values]
+
+
+@pytest.mark.parametrize("text", ["lr", "lr=", "=1", "lr=,"])
+def test_a_grid_without_values_is_refused(text: str) -> None:
+    with pytest.raises(tapr.TaprError, match="expected --over key=a,b,c, got"):
+        sweep.parse([text])
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ({"stesp": [1]}, "unknown key 'stesp' to go over; did you mean 'steps'"),
+        ({"severitys": [1]}, "unknown key 'severitys'"),
+        ({"lr": []}, "expected lr over a list of values, got \\[\\]"),
+        ({"lr": 0.1}, "expected lr over a list of values, got 0.1"),
+        ({"lr": ["fast"]}, "expected lr of at least 0 and below inf, got 'fast'"),
+        ({"batch_size": [0]}, "batch_size in the spec: .*got 0"),
+        ({"seed": [1]}, "unknown key 'seed'"),
+    ],
+)
+def test_a_bad_grid_gets_a_sentence(over: dict[str, Any], message: str) -> None:
+    with pytest.raises(tapr.TaprError, match=message):
+        sweep.expand(VALUES, over)
+
+
+def test_a_bench_of_a_spec_with_a_grid_says_who_runs_it(place: Path) -> None:
+    with pytest.raises(tapr.TaprError, match="tapr sweep runs it"):
+        specs.load("tiny.toml", {})
+
+
+def test_the_papers_grids_are_sound() -> None:
+    points = {}
+    for name in sweep.ABLATIONS:
+        values = specs.values(name, sweep.ABLATIONS)
+        points[name] = len(sweep.expand(values, values.pop("over", {})))
+        assert "source" in values["methods"]
+        assert (values["name"], values["images"]) == ("ablation", 2000)
+    assert points == {
+        "steps": 10,
+        "lr": 6,
+        "batch-size": 30,
+        "loss": 1,
+        "randaugment": 9,
+        "augmix": 12,
+    }
+
+
+def test_parallel_equals_serial_and_what_fails_stops_nothing_else(place: Path) -> None:
+    (place / "trouble-1-kill").touch()
+    (place / "trouble-2-raise").touch()
+    troubled = run(place / "parallel", 2)
+    failed = sorted(str(event.detail) for event in troubled if event.kind == "failed")
+    assert failed == ["RuntimeError: no such thing", "its process died, killed by signal 9"]
+    assert [event.kind for event in troubled].count("done") == 4
+    again = run(place / "parallel", 1)
+    assert [event.kind for event in again].count("done") == 6
+    serial(place / "serial")
+    assert essence(place / "parallel") == essence(place / "serial")
+    assert len(essence(place / "serial")) == 6
+    threads = {records.read(p)[0].environment["threads"] for p in place.glob("*/*.jsonl")}
+    assert threads == {1}
+
+
+def started(out: str, jobs: int, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tapr.cli", "sweep", "tiny.toml", "--out", out, "--jobs", str(jobs)],
+        env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def until_batches(folder: Path, count: int) -> None:
+    """Wait until so many batches are written."""
+    deadline = time.monotonic() + 300
+    while sum(path.read_bytes().count(b'"batch"') for path in folder.glob("*.jsonl")) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")
+def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> None:
+    first = started("out", 2, SLOWLY="0.05")
+    until_batches(place / "out", random.randint(1, 6))
+    time.sleep(random.random() / 5)
+    os.kill(first.pid, signal.SIGKILL)  # the parent alone: its processes have to notice
+    first.communicate()  # ends when all who hold its output have ended
+    assert sum(end for *_, end in essence(place / "out").values()) < 6
+
+    second = started("out", 1, SLOWLY="0.05")
+    until_batches(place / "out", 10)
+    os.killpg(second.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
+    _, errors = second.communicate()
+    assert (second.returncode, errors) == (
+        130,
+        "stopped; the same command goes on where this one stopped\n",
+    )
+
+    third = started("out", 2)
+    shown, errors = third.communicate()
+    assert (third.returncode, errors) == (0, "")
+    assert "mine lr=0.1" in shown
+    serial(place / "whole")
+    assert essence(place / "out") == essence(place / "whole")
