@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tapr import adapters, augment, corruptions, datasets, models, objectives, streams
     from tapr.adapters import Adapter
     from tapr.errors import TaprError
+    from tapr.process import keep_memory
     from tapr.runs.catalogue import adapt, load, presets
     from tapr.runs.doctor import check
     from tapr.types import Prediction
@@ -20,6 +21,7 @@ _EXPORTS = {
     "TaprError": "tapr.errors",
     "adapt": "tapr.runs.catalogue",
     "check": "tapr.runs.doctor",
+    "keep_memory": "tapr.process",
     "load": "tapr.runs.catalogue",
     "presets": "tapr.runs.catalogue",
 }
@@ -35,6 +37,7 @@ __all__ = [
     "check",
     "corruptions",
     "datasets",
+    "keep_memory",
     "load",
     "models",
     "objectives",

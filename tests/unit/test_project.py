@@ -20,6 +20,7 @@ LAYERS = {
     "rng": {"errors"},
     "files": {"errors"},
     "cache": {"errors", "files"},
+    "process": set(),
     "records": {"errors"},
     "datasets": {*BASE, "cache"},
     "corruptions": {*BASE, "cache"},

@@ -35,8 +35,10 @@ def _root(
 
 def main() -> None:
     """Run the command; an error of ours is one sentence on stderr and exit code 1."""
+    from tapr import process
     from tapr.errors import TaprError
 
+    process.prepare()
     sys.path.append("")  # `module:Name` may be of the working directory; installed ones come first
     try:
         app()

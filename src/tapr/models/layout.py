@@ -5,8 +5,8 @@ every model and device: `probe` times both. The arithmetic is the same but for r
 here is done unasked: see docs/adr/0006-layout.md.
 """
 
-import time
 from collections.abc import Hashable, Mapping
+from time import perf_counter
 from typing import Literal, get_args
 
 import torch
@@ -22,7 +22,7 @@ FORMATS: Mapping[str, torch.memory_format] = {
     "channels_last": torch.channels_last,
 }
 PIXELS = 2**14  # of the trial's images together: 16 images of 32 x 32
-ROUNDS = 3
+ROUNDS = 4  # the quickest counts, so that the first may warm up
 MARGIN = 0.95  # channels_last has to be that much quicker, or the plain layout is taken
 _found: dict[Hashable, Layout] = {}
 
@@ -56,13 +56,12 @@ def _key(model: nn.Module, images: Tensor) -> Hashable:
 def _timed(model: nn.Module, images: Tensor) -> Layout:
     few = images[: max(1, PIXELS // (images.shape[2] * images.shape[3]))]
     seconds: dict[Layout, list[float]] = {"contiguous": [], "channels_last": []}
-    for turn in range(1 + ROUNDS):
+    for _ in range(ROUNDS):
         for layout, taken in seconds.items():
             arrange(model, layout)
-            started = time.perf_counter()
+            started = perf_counter()
             _pass(model, few)
-            if turn:  # the first warms up
-                taken.append(time.perf_counter() - started)
+            taken.append(perf_counter() - started)
     last, plain = min(seconds["channels_last"]), min(seconds["contiguous"])
     return "channels_last" if last < MARGIN * plain else "contiguous"
 

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from tapr import process
 from tapr.errors import TaprError
 from tapr.records import BatchRecord
 from tapr.runs.bench import Bench, Cell
@@ -141,6 +142,7 @@ def _uninterrupted() -> Iterator[None]:
 
 def _work(pipe: Connection, folder: Path) -> None:
     """The worker's whole life: cells, one after another, until it is told to end."""
+    process.prepare()
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     Thread(target=_end_with_parent, daemon=True).start()

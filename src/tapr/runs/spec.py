@@ -77,7 +77,11 @@ class Spec(BaseModel):
         if not value:
             raise InputError("expected at least one method, got none")
         for options in value.values():
-            catalogue.recipe(**options)
+            if catalogue.recipe(**options).get("layout") == "probe":
+                raise InputError(
+                    "layout 'probe' asks the clock, and a run that is resumed must not: name the"
+                    " layout; `tapr doctor MODEL` says which is quicker"
+                )
         return value
 
     @field_validator("corruptions")

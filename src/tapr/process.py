@@ -1,6 +1,6 @@
-"""Memory that stays: glibc hands large blocks back at every free, and fetching them again costs.
+"""Settings of a whole process: whoever owns it, like the `tapr` command, makes them at its start.
 
-A forward and backward takes and frees hundreds of megabytes. By default each large block is mapped
+A forward and backward takes and frees hundreds of megabytes. By default glibc maps each large block
 afresh and the kernel fills it with zeros page by page; kept blocks are simply used again.
 """
 
@@ -21,6 +21,14 @@ def keep_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all(bool(mallopt(*setting)) for setting in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1)))
+
+
+def prepare() -> None:
+    """Settle memory and threads of a process of our own, before torch is loaded."""
+    # Threads that wait busily take a core from whoever else needs it, themselves included.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if os.environ.get(VARIABLE) != "default":
+        keep_memory()
 
 
 def _glibc() -> bool:

@@ -1,0 +1,53 @@
+"""The cost of a batch: predicted, and compared with what happens."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import tapr
+from tapr.adapters import Source
+
+METHODS: dict[str, dict[str, Any]] = {
+    "source": {},
+    "norm": {"statistics": "running"},
+    "tent": {},
+    "pest": {"steps": 2},
+    "pest-control": {"steps": 2, "lr": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_flops_and_passes_are_what_happens(model: nn.Module, images: Tensor, name: str) -> None:
+    adapter = tapr.adapt(model, name.partition("-")[0], **METHODS[name])
+    before = adapter.state_dict()
+    cost = adapter.cost(images.shape)
+    after = adapter.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if k != "_extra_state")
+    seen: list[int] = []
+    adapter.model.register_forward_hook(lambda m, inputs, out: seen.append(len(inputs[0])))
+    with FlopCounterMode(display=False) as counter:
+        adapter(images)
+    assert cost.forward == sum(seen)
+    assert cost.backward == adapter.passes.backward * len(images)
+    assert cost.flops == counter.get_total_flops()
+
+
+def test_memory_grows_with_what_is_kept_for_the_backward(model: nn.Module) -> None:
+    def memory(method: str, images: int = 8, **options: Any) -> int:
+        return tapr.adapt(model, method, **options).cost((images, 3, 10, 9)).memory
+
+    assert memory("source") < memory("norm") + 1 < memory("tent") < memory("pest")
+    grown = memory("pest", images=16) - memory("pest")
+    assert grown == pytest.approx(memory("pest", images=24) - memory("pest", images=16))
+    # Of an image: convolution input, its output and the normalised one (ReLU's), each float32.
+    between = 4 * (3 * 90 + 3 * 6 * 90 + 3 * 8 * 16 + 32)
+    assert grown / 8 / 3 == pytest.approx(between, rel=0.5)
+
+
+def test_an_adapter_of_your_own_and_a_wrong_shape(model: nn.Module) -> None:
+    assert Source(model).cost((4, 3, 10, 9))[:2] == (4, 0)
+    with pytest.raises(tapr.TaprError, match=r"shape \[B, C, H, W\] of a batch, got \[3, 10, 9\]"):
+        Source(model).cost((3, 10, 9))
