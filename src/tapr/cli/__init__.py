@@ -48,6 +48,7 @@ def main() -> None:
 
 
 for _command in (
+    "adapt",
     "bench",
     "compare",
     "corrupt",

@@ -26,3 +26,16 @@ class Normalize(nn.Module):
                 f"expected images with {len(self.mean)} channels, got {images.shape[-3]}"
             )
         return (images - self.mean) / self.std
+
+
+def find(model: nn.Module) -> Normalize | None:
+    """The input normalisation in a model, if it has one of ours."""
+    return next((layer for layer in model.modules() if isinstance(layer, Normalize)), None)
+
+
+def in_front(model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> nn.Sequential:
+    """The model with a normalisation before it."""
+    whole = nn.Sequential()
+    whole.add_module("normalize", Normalize(mean, std))
+    whole.add_module("model", model)
+    return whole

@@ -10,7 +10,7 @@ from torch import nn
 from tapr.errors import ModelError, UnknownNameError
 from tapr.models import checkpoint
 from tapr.models.architectures import build
-from tapr.models.inputs import Normalize
+from tapr.models.inputs import in_front
 from tapr.registry import Registry, suggest
 
 TIMM = "timm:"
@@ -99,7 +99,4 @@ def _from_timm(name: str, classes: int | None) -> nn.Module:
     settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
     if classes not in (None, settings["num_classes"]):
         raise ModelError(f"expected {classes} classes, {name} has {settings['num_classes']}")
-    whole = nn.Sequential()
-    whole.add_module("normalize", Normalize(settings["mean"], settings["std"]))
-    whole.add_module("model", model)
-    return whole
+    return in_front(model, settings["mean"], settings["std"])

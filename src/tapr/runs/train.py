@@ -137,6 +137,7 @@ class Training:
             "dataset": self.recipe.dataset,
             "architecture": self.recipe.architecture,
             "classes": len(self.data.classes),
+            "input_size": [3, *self.data.images.shape[1:3]],
             "training_images": len(self.data),
             "epochs": self.recipe.epochs,
             "seed": self.recipe.seed,

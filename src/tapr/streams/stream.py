@@ -83,7 +83,7 @@ class Stream:
     def starting(self, first: int) -> Iterator[Batch]:
         """The batches from number `first` on; the ones before it are not made."""
         batches = map(read, self.plan[first:])
-        return _ahead(batches, self.prefetch) if self.prefetch else batches
+        return ahead(batches, self.prefetch) if self.prefetch else batches
 
 
 def read(step: Step) -> Batch:
@@ -131,7 +131,7 @@ def _labels(
     return labels
 
 
-def _ahead(items: Iterator[T], depth: int) -> Iterator[T]:
+def ahead(items: Iterator[T], depth: int) -> Iterator[T]:
     """Pull `items` in a thread, at most `depth` of them before they are asked for."""
     end = object()
     pool = ThreadPoolExecutor(1)

@@ -1,0 +1,183 @@
+"""`tapr adapt`, from what was asked for to a summary."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from tapr.datasets import Watcher
+from tapr.errors import DataError, StateError
+from tapr.models.state import fingerprint
+from tapr.runs import catalogue, labels, listing, preprocess
+from tapr.runs.folder import ENOUGH, Job, Read, Reader
+from tapr.runs.predictions import Predictions
+from tapr.runs.summary import Summary, summarise
+
+SAID = 5  # images without a prediction that are named; the CSV names them all
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to predict, with what, and where to."""
+
+    source: str
+    model: str
+    out: Path
+    architecture: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of preprocessing, in timm's words
+    labels: Path | None = None
+    truth: Path | None = None
+    method: str = "pest"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    batch_size: int = 64
+    shuffle: bool = False
+    device: str = "cpu"
+    compare: bool = True
+    strict: bool = False
+    resume: bool = True
+    save_state: Path | None = None
+    load_state: Path | None = None
+
+
+class Adapting:
+    """A request with its model, adapter and list of images at hand."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        found = catalogue.find_model(request.model, request.architecture).eval()
+        self.said = preprocess.config(found, request.model)
+        self.preprocessing = preprocess.preprocessing({**self.said, **request.settings})
+        model = preprocess.normalized(found, self.preprocessing).to(request.device)
+        adapter = catalogue.adapt(model, request.method, seed=request.seed, **request.options)
+        if request.load_state is not None:
+            adapter.load(request.load_state)
+        names = labels.class_names(request.labels, self.said)
+        truth = labels.Truth(names, request.truth)
+        self.job = Job(
+            model, adapter, names, truth, request.compare, request.strict, request.device
+        )
+        self.listing = listing.find(request.source, shuffle=request.shuffle, seed=request.seed)
+        self.reader = Reader(
+            self.listing.root,
+            self.preprocessing,
+            request.batch_size,
+            prefetch=self.listing.total is not None,
+        )
+        self.predictions = Predictions(request.out)
+
+    def run(self, watch: Watcher) -> Summary:
+        """Go on from where the CSV stands; say what it came to."""
+        with self.predictions.locked():
+            if not self.request.resume:
+                self.predictions.discard()
+            names = iter(self.listing.names)
+            record = self.predictions.record()
+            if record is None:
+                names = self._begin(names, watch)
+            else:
+                self.predictions.check_same(self._identity())
+                if record["summary"] is not None:
+                    return self._finished(names, record)
+                self.predictions.resume(self.job.adapter)
+            self._go(names, watch)
+            return self._end()
+
+    def _begin(self, names: Iterator[str], watch: Watcher) -> Iterator[str]:
+        """Look at the first batch before anything is written; give it back with the rest."""
+        first = list(islice(names, self.request.batch_size))
+        if not first:
+            raise DataError("expected the paths of images on standard input, got none")
+        options = {"seed": self.request.seed, **self.request.options}
+        read = self.reader.read(first)
+        notes, classes = self.job.preflight(read, self.request.method, options)
+        for note in (*notes, *self._notes(read)):
+            watch.note(f"note: {note}")
+        watch.note(f"images: {self.preprocessing}")
+        self.predictions.begin(self._identity(), source=self.request.source, classes=classes)
+        return chain(first, names)
+
+    def _notes(self, first: Read) -> Iterator[str]:
+        own, asked = self.said.get("input_size"), self.request.settings.get("input_size")
+        if own and asked and list(own) != list(asked):
+            yield f"the model's config says images of {list(own)}, --size says {list(asked)}"
+        known = {self.job.truth(name) for name in first.names}
+        if len(first.names) >= ENOUGH and len(known) == 1 and None not in known:
+            yield (
+                "the first batch is all of one class: adaptation assumes that batches are mixed;"
+                " --shuffle mixes them"
+            )
+
+    def _go(self, names: Iterator[str], watch: Watcher) -> None:
+        done = self._skip(names)
+        if done:
+            watch.note(f"going on after {done:,} images")
+        said = 0
+        for batch in self.job.run(self.reader.batches(names), self.predictions):
+            for name, why in batch.errors.items():
+                said += 1
+                if said <= SAID:
+                    watch.note(f"not predicted: {name}: {why}")
+            done += batch.images
+            watch.progress(done, self.listing.total)
+
+    def _skip(self, names: Iterator[str]) -> int:
+        """Pass over the images that have their row; the list must be the one of the rows."""
+        done = 0
+        for done, row in enumerate(self.predictions.rows(), 1):
+            name = next(names, None)
+            if name != row.path:
+                raise DataError(
+                    f"{self.predictions.path} was begun with another list: image {done} was"
+                    f" {row.path}, now {name or 'there is none'}; give the same list to go on,"
+                    " another --out, or --no-resume to start anew"
+                )
+        return done
+
+    def _finished(self, names: Iterator[str], record: Mapping[str, Any]) -> Summary:
+        done = self._skip(names)
+        if next(names, None) is not None:
+            raise DataError(
+                f"{self.predictions.path} is finished with {done:,} images, and the list has more:"
+                " choose another --out; --save-state and --load-state carry the adapted model over"
+            )
+        if self.request.save_state is not None and not self.request.save_state.exists():
+            raise StateError(
+                f"{self.predictions.path} is finished and its adapted state was not kept:"
+                " --no-resume runs it again"
+            )
+        return Summary(**record["summary"])
+
+    def _end(self) -> Summary:
+        classes = (self.predictions.record() or {})["classes"]
+        names: Sequence[str] = self.job.names or [f"class {number}" for number in range(classes)]
+        summary = summarise(self.predictions.rows(), names, self.job.adapter.refused)
+        if self.request.save_state is not None:
+            self.job.adapter.save(self.request.save_state)
+        self.predictions.finish(asdict(summary))
+        return summary
+
+    def _identity(self) -> dict[str, Any]:
+        """All that decides the rows, but for the list, which is compared with them."""
+        request = self.request
+        return {
+            "model": request.model,
+            "model_hash": fingerprint(self.job.model.state_dict()),
+            **self.job.adapter.recipe,
+            "batch_size": request.batch_size,
+            "preprocessing": str(self.preprocessing),
+            "device": request.device,
+            "compare": request.compare,
+            "labels": list(self.job.names),
+            "truth": _digest(request.truth),
+            "load_state": _digest(request.load_state),
+        }
+
+
+def _digest(path: Path | None) -> str | None:
+    try:
+        return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error

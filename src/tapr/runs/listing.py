@@ -1,0 +1,79 @@
+"""Which images to predict: a folder, a list in a file, or a list from standard input."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+from tapr.datasets.folder import SUFFIXES
+from tapr.errors import DataError, InputError
+from tapr.rng import derive
+
+STDIN = "-"
+
+
+class Listing(NamedTuple):
+    """Images by path, in their order."""
+
+    names: Iterable[str]  # as they are written down
+    root: Path  # what they are relative to
+    total: int | None  # None: they come one by one from elsewhere
+
+
+def find(source: str, *, shuffle: bool = False, seed: int = 0) -> Listing:
+    """The images below a folder, in a text file with one path per line, or (`-`) on stdin.
+
+    With `shuffle` they are mixed; without it a folder is in the order of its paths.
+    """
+    if source == STDIN:
+        listing = Listing(_lines(sys.stdin), Path(), None)
+    elif Path(source).is_dir():
+        names = list(_below(Path(source)))
+        if not names:
+            raise DataError(f"expected images ({', '.join(SUFFIXES)}) below {source}, found none")
+        listing = Listing(names, Path(source), len(names))
+    else:
+        names = _read_list(Path(source))
+        listing = Listing(names, Path(), len(names))
+    return _shuffled(listing, seed) if shuffle else listing
+
+
+def _shuffled(listing: Listing, seed: int) -> Listing:
+    names = list(listing.names)
+    order = np.random.Generator(np.random.PCG64(derive(seed, "listing"))).permutation(len(names))
+    return Listing([names[number] for number in order], listing.root, len(names))
+
+
+def _below(folder: Path, before: str = "") -> Iterator[str]:
+    """Paths of images relative to the folder, sorted; hidden ones and links to folders are not."""
+    try:
+        entries = sorted(os.scandir(folder / before), key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"cannot read {folder / before}: {error.strerror or error}") from error
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(folder, f"{before}{entry.name}/")
+        elif entry.name.lower().endswith(SUFFIXES):
+            yield f"{before}{entry.name}"
+
+
+def _read_list(path: Path) -> list[str]:
+    if path.suffix.lower() in SUFFIXES:
+        raise InputError(f"expected a folder, a text file that lists images, or -, got {path}")
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            names = list(_lines(file))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    if not names or any("\0" in name for name in names[:1]):
+        raise DataError(f"expected a text file with one path per line, {path} is not one")
+    return names
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    return (line.rstrip("\r\n") for line in file if line.strip())
