@@ -97,8 +97,8 @@ def class_mean(counts: Confusion) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def setting(cell: Mapping[str, Any], key: str) -> Any:
-    """An option of the run's method or its augmentation, or a fact of its spec; None if neither.
+def setting(cell: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    """An option of the run's method or its augmentation, or a fact of its spec.
 
     >>> setting({"batch_size": 8, "recipe": {"lr": 0.1}}, "lr")
     0.1
@@ -107,7 +107,7 @@ def setting(cell: Mapping[str, Any], key: str) -> Any:
     for table in (recipe, recipe.get("augmentation_options") or {}, cell):
         if key in table:
             return table[key]
-    return None
+    return default
 
 
 def line(kind: str, content: Mapping[str, Any]) -> str:

@@ -54,6 +54,7 @@ for _command in (
     "corrupt",
     "data",
     "doctor",
+    "figures",
     "models",
     "report",
     "show",
