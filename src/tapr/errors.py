@@ -8,6 +8,9 @@ TaprError
 └── DataError                   a data set, archive or record on disk is missing or wrong
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class TaprError(Exception):
     """The root: `except TaprError` catches everything tapr raises on purpose."""
@@ -33,3 +36,33 @@ class StateError(TaprError):
 
 class DataError(TaprError):
     """A data set, archive or record on disk is missing or wrong."""
+
+
+# What pydantic calls a problem -> what it expected; braces are filled from the problem itself.
+_EXPECTED = {
+    "bool_parsing": "true or false",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "dict_type": "a table",
+    "string_type": "a text",
+    "tuple_type": "a list",
+}
+
+
+def expectation(problem: Mapping[str, Any]) -> str:
+    """What one entry of a pydantic `errors()` expected and what came, in our words.
+
+    >>> expectation({"type": "less_than_equal", "ctx": {"le": 5}, "input": 6})
+    'expected at most 5, got 6'
+    """
+    wanted = _EXPECTED.get(problem["type"])
+    if wanted is None:
+        return f"{problem['msg']}, got {problem['input']!r}"
+    return f"expected {wanted.format(**problem.get('ctx', {}))}, got {problem['input']!r}"

@@ -11,6 +11,7 @@ import typer
 
 app = typer.Typer(
     no_args_is_help=True,
+    pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keep an image classifier working when the data at test time has changed.\n\n"
@@ -34,17 +35,13 @@ def _root(
 
 
 def main() -> None:
-    """Run the command; an error of ours is one sentence on stderr and exit code 1."""
+    """Run the command and exit with its code; `tapr.cli.ending` says which."""
     from tapr import process
-    from tapr.errors import TaprError
+    from tapr.cli.ending import run
 
     process.prepare()
     sys.path.append("")  # `module:Name` may be of the working directory; installed ones come first
-    try:
-        app()
-    except TaprError as error:
-        typer.echo(f"tapr: error: {error}", err=True)
-        sys.exit(1)
+    sys.exit(run(app))
 
 
 for _command in (

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tapr.corruptions import CORRUPTIONS, STANDARD
-from tapr.errors import DataError, InputError, TaprError, UnknownNameError
+from tapr.errors import DataError, InputError, TaprError, UnknownNameError, expectation
 from tapr.registry import Registry, suggest
 from tapr.runs import catalogue, own
 from tapr.streams import ORDERS, PROTOCOLS
@@ -124,9 +124,8 @@ def make(values: Mapping[str, Any]) -> Spec:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         cause = first.get("ctx", {}).get("error")
-        what = str(cause) if isinstance(cause, TaprError) else first["msg"]
-        got = "" if isinstance(cause, TaprError) else f", got {first['input']!r}"
-        raise InputError(f"{where} in the spec: {what}{got}") from error
+        what = str(cause) if isinstance(cause, TaprError) else expectation(first)
+        raise InputError(f"{where} in the spec: {what}") from error
 
 
 def load(name: str, overrides: Mapping[str, Any]) -> Spec:
