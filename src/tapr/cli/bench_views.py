@@ -174,7 +174,7 @@ def table(view: Shown) -> Table:
     """Accuracy of each method on each domain so far, and the mean over finished domains."""
     titles = list(dict.fromkeys(cell.title for cell in view.cells))
     columns = list(dict.fromkeys(cell.column for cell in view.cells))
-    tall = len(titles) > MOST_ACROSS
+    tall = len(titles) > MOST_ACROSS or any(cell.variant for cell in view.cells)
     shown = Table(box=SIMPLE_HEAD, caption=_caption(view), show_footer=not tall)
     (_fill_tall if tall else _fill)(shown, view, titles, columns)
     return shown
@@ -201,7 +201,7 @@ def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> N
 
 
 def _fill_tall(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
-    """The many variants of a sweep down, domains across."""
+    """Many methods, or the variants of a sweep, down; domains across."""
     shown.add_column(view.cells[0].identity["spec"])
     for column in [*columns, f"mean of {len(columns)}"]:
         shown.add_column(column, justify="right")

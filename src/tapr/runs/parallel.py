@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -159,7 +158,6 @@ def _work(pipe: Connection, folder: Path) -> None:
         except TaprError as error:
             pipe.send(("failed", str(error)))
         except Exception as error:
-            traceback.print_exc()
             pipe.send(("failed", f"{type(error).__name__}: {error}"))
 
 

@@ -1,0 +1,79 @@
+"""`tapr sweep` and `tapr ablate`: flags, what they show, and how they end."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import tapr
+from tapr.cli import app
+from tapr.runs import parallel
+from tapr.runs.parallel import Event
+
+# Without corruptions and on the smallest data, so that setting up takes a moment.
+QUICK = ["--data", "digits", "--model", "digits-small", "--corruptions", "none", "--images", "40"]
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every cell fails at once; what is asked for is noted."""
+    asked: list[int] = []
+
+    def fail(tasks: list[Any], folder: Path, jobs: int) -> Iterator[Event]:
+        asked.append(jobs)
+        for task in tasks:
+            yield Event("start", task.cell)
+            yield Event("failed", task.cell, "out of luck")
+
+    monkeypatch.setattr(parallel, "run", fail)
+    return asked
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_what_failed_is_named_at_the_end(jobs: list[int], tmp_path: Path) -> None:
+    done = run(
+        "ablate", "lr", *QUICK, "--over", "lr=0.1,0.2", "--jobs", "3", "--out", str(tmp_path)
+    )
+    assert isinstance(done.exception, tapr.TaprError)
+    assert str(done.exception).splitlines() == [
+        "3 of 3 cells failed; the same command tries them again",
+        "  clean source seed 0: out of luck",
+        "  clean pest-randaugment lr=0.1 seed 0: out of luck",
+        "  clean pest-randaugment lr=0.2 seed 0: out of luck",
+    ]
+    assert jobs == [3]
+
+
+def test_as_many_processes_as_cores_unless_told(jobs: list[int], tmp_path: Path) -> None:
+    run("sweep", "digits", *QUICK, "--methods", "source", "--out", str(tmp_path))
+    assert jobs == [parallel.usable_cores()]
+
+
+def test_finished_cells_are_shown_and_not_run_again(jobs: list[int], tmp_path: Path) -> None:
+    arguments = [*QUICK, "--methods", "source,norm", "--batch-size", "20", "--out", str(tmp_path)]
+    assert run("bench", "digits", *arguments, "--quiet").exit_code == 0
+    done = run("sweep", "digits", *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["method"] for line in shown] == ["source", "norm"]
+    assert "tapr report" in run("sweep", "digits", *arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ablate", "batchsize"], "unknown ablation 'batchsize'; did you mean 'batch-size'"),
+        (["sweep", "demoo"], "unknown spec 'demoo'; did you mean 'demo'"),
+        (["sweep", "demo", "--over", "lr"], "expected --over key=a,b,c, got 'lr'"),
+        (["sweep", "demo", "--over", "stps=1"], "unknown key 'stps' to go over; did you mean 'st"),
+        (["sweep", "demo", "--over", "images=0"], "images in the spec"),
+    ],
+)
+def test_bad_input_gets_a_sentence(arguments: list[str], message: str) -> None:
+    assert message in str(run(*arguments).exception)
