@@ -71,11 +71,10 @@ class Adapting:
     def run(self, watch: Watcher) -> Summary:
         """Go on from where the CSV stands; say what it came to."""
         with self.predictions.locked():
-            if not self.request.resume:
-                self.predictions.discard()
             names = iter(self.listing.names)
             record = self.predictions.record()
-            if record is None:
+            if record is None or not self.request.resume:
+                self.predictions.discard()
                 names = self._begin(names, watch)
             else:
                 self.predictions.check_same(self._identity())

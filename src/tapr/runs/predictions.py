@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 
 from tapr import files
@@ -52,19 +53,23 @@ class Predictions:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the right to write; one process at a time."""
-        if self.path.exists() and not self.folder.exists():
-            raise DataError(
-                f"{self.path} is there already and was not written by tapr adapt: choose another"
-                " file with --out, or remove it"
-            )
-        with locked(self.folder):
-            yield
+        try:
+            with locked(self.folder):
+                yield
+        finally:
+            if self.folder.exists() and not (self.folder / RECORD).exists():
+                rmtree(self.folder, ignore_errors=True)  # nothing has come of it
 
     def record(self) -> dict[str, Any] | None:
         """What was asked for and has come of it so far; None for a new run."""
         try:
             return dict(json.loads((self.folder / RECORD).read_text()))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if self.path.exists():
+                raise DataError(
+                    f"{self.path} is there already and was not written by tapr adapt: choose"
+                    " another file with --out, or remove it"
+                ) from error
             return None
         except (OSError, ValueError, TypeError) as error:
             raise DataError(f"{self.folder / RECORD} is damaged: {error}") from error
