@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import METHODS, among, models
 
 if TYPE_CHECKING:
     from tapr.runs.adapting import Request
@@ -28,7 +29,8 @@ def adapt(
     model: Annotated[
         str,
         typer.Option(
-            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`."
+            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
+            autocompletion=models,
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write.")],
@@ -43,13 +45,17 @@ def adapt(
         Path | None,
         typer.Option(help="A CSV of path,label: to keep the score. Never used to adapt."),
     ] = None,
-    method: str = typer.Option("pest", help="`source`, `norm`, `tent`, `pest`, `module:Class`."),
+    method: str = typer.Option(
+        "pest",
+        help="`source`, `norm`, `tent`, `pest`, `module:Class`.",
+        autocompletion=among(METHODS),
+    ),
     preset: str = typer.Option("paper", help="A protocol of the method."),
     option: Annotated[
         list[str] | None,
         typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
     ] = None,
-    batch_size: int = typer.Option(64, min=1),
+    batch_size: int = typer.Option(64, min=1, help="Images in a batch."),
     shuffle: bool = typer.Option(False, "--shuffle", help="Mix the images, by the seed, first."),
     seed: int = typer.Option(0, help="Decides the views, and the order with --shuffle."),
     device: str = typer.Option("cpu", help="`cpu`, `cuda`, ..."),

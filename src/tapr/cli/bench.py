@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import specs
 from tapr.cli.overrides import with_overrides
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 @with_overrides
 def bench(
     spec: Annotated[
-        str, typer.Argument(help="A ready-made spec (`--list` shows them) or a TOML file.")
+        str,
+        typer.Argument(
+            help="A ready-made spec (`--list` shows them) or a TOML file.", autocompletion=specs
+        ),
     ] = "cifar10c",
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
     out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import CORRUPTIONS, DATA, among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,13 +26,19 @@ _PIXELS = 1 << 22  # corrupted at a time: 4,096 images of 32 x 32
 @app.command()
 def corrupt(
     source: Annotated[
-        str, typer.Argument(metavar="DATA", help="A data set, or `folder:PATH` for your images.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A data set, or `folder:PATH` for your images.",
+            autocompletion=among(DATA),
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")],
     corruption: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name, `standard` (15) or `all` (19); may be repeated.  [default: standard]"
+            help="A name, `standard` (15) or `all` (19); may be repeated.  [default: standard]",
+            autocompletion=among(CORRUPTIONS),
         ),
     ] = None,
     severity: Annotated[

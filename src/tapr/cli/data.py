@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import DATA, among
 
 if TYPE_CHECKING:
     from tapr.datasets import Entry
@@ -19,7 +20,9 @@ data = typer.Typer(
 )
 app.add_typer(data, name="data")
 
-Name = Annotated[str, typer.Argument(help="A data set of `tapr data list`.")]
+Name = Annotated[
+    str, typer.Argument(help="A data set of `tapr data list`.", autocompletion=among(DATA))
+]
 From = Annotated[
     Path | None,
     typer.Option("--from", help="A folder or archive you already have."),
@@ -65,7 +68,10 @@ def get(name: Name, origin: From = None) -> None:
 def verify(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Data sets of `tapr data list`; everything that is here by default."),
+        typer.Argument(
+            help="Data sets of `tapr data list`; everything that is here by default.",
+            autocompletion=among(DATA),
+        ),
     ] = None,
 ) -> None:
     """Compare what is here with its checksums; exit code 1 when something is wrong.
@@ -94,7 +100,9 @@ def verify(
 def where(
     name: Annotated[
         str | None,
-        typer.Argument(help="A data set; without it, the cache folder."),
+        typer.Argument(
+            help="A data set; without it, the cache folder.", autocompletion=among(DATA)
+        ),
     ] = None,
 ) -> None:
     """Print the cache folder, or where a data set is. TAPR_CACHE moves the folder.
@@ -107,9 +115,11 @@ def where(
     if name is None:
         typer.echo(cache.folder())
         return
-    place = _entries()[name].where()
+    entry = _entries()[name]
+    place = entry.where()
     if place is None:
-        raise DataError(f"{name} is not here; `tapr data get {name}` brings it")
+        origin = " --from PATH" if entry.size == "yours" else ""
+        raise DataError(f"{name} is not here; `tapr data get {name}{origin}` brings it")
     typer.echo(place)
 
 

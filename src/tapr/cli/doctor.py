@@ -3,16 +3,20 @@
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import METHODS, among, models
 
 
 @app.command()
 def doctor(
     model: str = typer.Argument(
-        help="A shipped model's name, a checkpoint's path, or `module:function` that returns yours."
+        help="A shipped model's name, a checkpoint's path, or `module:function` returning yours.",
+        autocompletion=models,
     ),
     size: str = typer.Option("3x32x32", help="Channels x height x width to try it with."),
     batch_size: int = typer.Option(16, min=1, help="Images in the trial batch."),
-    method: str = typer.Option("pest", help="The method to check it for."),
+    method: str = typer.Option(
+        "pest", help="The method to check it for.", autocompletion=among(METHODS)
+    ),
 ) -> None:
     """Say what tapr finds in a model, what it would adapt, what that costs and what will not work.
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tapr.cli import app
+from tapr.cli import app, completing
 
 models = typer.Typer(
     no_args_is_help=True,
@@ -13,7 +13,13 @@ models = typer.Typer(
 )
 app.add_typer(models, name="models")
 
-Name = Annotated[str, typer.Argument(help="A shipped model, or a model file with its card beside.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A shipped model, or a model file with its card beside.",
+        autocompletion=completing.models,
+    ),
+]
 
 
 @models.command("list")
@@ -65,7 +71,11 @@ def info(name: Name) -> None:
 @models.command()
 def verify(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Models to measure; all shipped ones by default.")
+        list[str] | None,
+        typer.Argument(
+            help="Models to measure; all shipped ones by default.",
+            autocompletion=completing.models,
+        ),
     ] = None,
 ) -> None:
     """Measure clean test accuracy again and compare it with the card; exit code 1 on a difference.

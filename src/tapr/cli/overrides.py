@@ -9,12 +9,27 @@ from typing import Any
 
 import typer
 
+from tapr.cli.completing import (
+    CORRUPTIONS,
+    DATA,
+    ORDERS,
+    PROTOCOLS,
+    SYSTEMS,
+    among,
+    models,
+    several,
+)
+
 
 def overrides(
-    data: str | None = typer.Option(None, help="e.g. `cifar10c`, `folder:PATH`."),
+    data: str | None = typer.Option(
+        None, help="e.g. `cifar10c`, `folder:PATH`.", autocompletion=among(DATA)
+    ),
     split: str | None = typer.Option(None, help="The part of the data, e.g. `validation`."),
     corruptions: str | None = typer.Option(
-        None, help="Names, comma between; `none`: clean images."
+        None,
+        help="Names, comma between; `none`: clean images.",
+        autocompletion=several(CORRUPTIONS),
     ),
     severity: str | None = typer.Option(None, help="1 to 5; several with commas."),
     images: int | None = typer.Option(None, help="Images of each domain."),
@@ -23,15 +38,22 @@ def overrides(
         "--methods",
         "--method",
         help="e.g. `source,norm,tent,pest-augmix`, or your own `module:Class`.",
+        autocompletion=several(SYSTEMS),
     ),
-    batch_size: int | None = typer.Option(None),
-    model: str | None = typer.Option(None, help="A name, a path, or `module:function`."),
+    batch_size: int | None = typer.Option(None, help="Images in a batch."),
+    model: str | None = typer.Option(
+        None, help="A name, a path, or `module:function`.", autocompletion=models
+    ),
     architecture: str | None = typer.Option(
         None, help="Of a checkpoint that is not ours, e.g. `robustbench:Standard`."
     ),
     seed: str | None = typer.Option(None, help="Seeds of the adapters; several with commas."),
-    protocol: str | None = typer.Option(None, help="`each`, `continual`, `mixed`, `gradual`."),
-    order: str | None = typer.Option(None, help="`listed`, `shuffled`, `sorted`, `dirichlet`."),
+    protocol: str | None = typer.Option(
+        None, help="`each`, `continual`, `mixed`, `gradual`.", autocompletion=among(PROTOCOLS)
+    ),
+    order: str | None = typer.Option(
+        None, help="`listed`, `shuffled`, `sorted`, `dirichlet`.", autocompletion=among(ORDERS)
+    ),
     device: str | None = typer.Option(None, help="`cpu`, `cuda`, ..."),
 ) -> dict[str, Any]:
     """The values of a spec that the flags replace."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import CORRUPTIONS, DATA, among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +33,19 @@ class _Grid(NamedTuple):
 @app.command()
 def show(
     source: Annotated[
-        str, typer.Argument(metavar="DATA", help="A data set, or `folder:PATH` for your images.")
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A data set, or `folder:PATH` for your images.",
+            autocompletion=among(DATA),
+        ),
     ],
     corruption: Annotated[
         list[str] | None,
-        typer.Option(help="A name, `standard` (15) or `all` (19); may be repeated."),
+        typer.Option(
+            help="A name, `standard` (15) or `all` (19); may be repeated.",
+            autocompletion=among(CORRUPTIONS),
+        ),
     ] = None,
     severity: Annotated[
         list[int] | None, typer.Option(help="1 to 5; may be repeated.  [default: 5]")

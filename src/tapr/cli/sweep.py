@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import ablations, specs
 from tapr.cli.overrides import with_overrides
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Wanted:
 @app.command()
 @with_overrides
 def sweep(
-    spec: Annotated[str, typer.Argument(help="A ready-made spec or a TOML file.")],
+    spec: Annotated[
+        str, typer.Argument(help="A ready-made spec or a TOML file.", autocompletion=specs)
+    ],
     over: Assignments = None,
     jobs: Jobs = None,
     out: Out = None,
@@ -78,7 +81,10 @@ def sweep(
 @with_overrides
 def ablate(
     name: Annotated[
-        str, typer.Argument(help="steps, lr, batch-size, loss, randaugment or augmix.")
+        str,
+        typer.Argument(
+            help="steps, lr, batch-size, loss, randaugment or augmix.", autocompletion=ablations
+        ),
     ],
     over: Assignments = None,
     jobs: Jobs = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import DATA, among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +18,19 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
-    dataset: Annotated[str, typer.Argument(help="A data set with a train split, e.g. `cifar10`.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="A data set with a train split, e.g. `cifar10`.", autocompletion=among(DATA)
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The folder for checkpoints, log, model and its card.")],
     model: str | None = typer.Option(None, help="The architecture, e.g. `small`, `wrn-40-2`."),
-    epochs: int | None = typer.Option(None, min=1),
+    epochs: int | None = typer.Option(None, min=1, help="Passes over the data."),
     seed: int = typer.Option(0, help="Decides weights, order and augmentation."),
-    batch_size: int | None = typer.Option(None, min=1),
+    batch_size: int | None = typer.Option(None, min=1, help="Images in a batch."),
     learning_rate: float | None = typer.Option(None, help="The peak of the one-cycle schedule."),
-    weight_decay: float | None = typer.Option(None),
+    weight_decay: float | None = typer.Option(None, help="Of the optimiser."),
     label_smoothing: float | None = typer.Option(None, help="Off by default."),
     augment: str | None = typer.Option(None, help="`crop-flip`, `augmix` on top of it, or `none`."),
     weights: str | None = typer.Option(

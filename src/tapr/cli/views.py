@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapr.cli import app
+from tapr.cli.completing import AUGMENTATIONS, among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,10 @@ def views(
         Path, typer.Argument(metavar="IMAGE_OR_FOLDER", help="An image, or a folder of images.")
     ],
     augmentation: Annotated[
-        str, typer.Option(help="`augmix`, `randaugment` or `identity`.")
+        str,
+        typer.Option(
+            help="`augmix`, `randaugment` or `identity`.", autocompletion=among(AUGMENTATIONS)
+        ),
     ] = "augmix",
     count: Annotated[int, typer.Option(min=1, help="Views of each image.")] = 4,
     images: Annotated[int, typer.Option(min=1, help="At most this many images of a folder.")] = 4,

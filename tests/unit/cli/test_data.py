@@ -62,6 +62,8 @@ def test_where(run: Run, cache_folder: Path, published: Path) -> None:
         1,
         "tapr: error: cifar10 is not here; `tapr data get cifar10` brings it\n",
     )
+    _, _, err = run("data", "where", "usps")
+    assert err == "tapr: error: usps is not here; `tapr data get usps --from PATH` brings it\n"
     run("data", "get", "cifar10c", "--from", published)
     assert run("data", "where", "cifar10c") == (0, f"{published}\n", "")
 

@@ -1,20 +1,17 @@
-"""Every command's help shows an example."""
-
-from collections.abc import Iterator
-from typing import Any
+"""Every command's help shows an example, and every option says what it does."""
 
 from typer.main import get_command
 
 from tapr.cli import app
-
-
-def _commands(command: Any, path: str) -> Iterator[tuple[str, str]]:
-    yield path, command.help or ""
-    for name, below in getattr(command, "commands", {}).items():
-        yield from _commands(below, f"{path} {name}")
+from tools import cli_reference
 
 
 def test_every_help_has_an_example() -> None:
-    helps = dict(_commands(get_command(app), "tapr"))
+    helps = {path: each.help for path, each in cli_reference.commands(get_command(app))}
     assert {"tapr", "tapr bench", "tapr data get", "tapr models info"} <= helps.keys()
-    assert [path for path, text in helps.items() if "Example: `tapr" not in text] == []
+    assert [path for path, text in helps.items() if "Example: `tapr" not in (text or "")] == []
+
+
+def test_every_option_has_a_help_text() -> None:
+    for path, command in cli_reference.commands(get_command(app)):
+        assert [each.name for each in command.params if not each.help] == [], path

@@ -1,0 +1,69 @@
+"""What the shell completes is what there is."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+from tapr import augment, corruptions, models, streams
+from tapr.cli import app, completing, data
+from tapr.cli.ending import run
+from tapr.runs import catalogue, spec
+
+TABLES: dict[str, tuple[Iterable[str], Iterable[str]]] = {
+    "methods": (completing.METHODS, catalogue.METHODS),
+    "systems": (completing.SYSTEMS, spec.SYSTEMS),
+    "protocols": (completing.PROTOCOLS, streams.PROTOCOLS),
+    "orders": (completing.ORDERS, streams.ORDERS),
+    "augmentations": (completing.AUGMENTATIONS, augment.AUGMENTATIONS),
+    "data": ([*completing.DATA, "frost"], data._entries()),
+    "corruptions": (completing.CORRUPTIONS, corruptions.CORRUPTIONS),
+    "specs": (completing.specs(""), spec.READY),
+    "models": (completing.models(""), models.SHIPPED),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_names_are_those_of_the_registry(name: str) -> None:
+    completed, registered = TABLES[name]
+    assert sorted(completed) == sorted(registered)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("mod", ["models"]),
+        ("bench dig", ["digits"]),
+        ("bench --methods source,ten", ["source,tent"]),
+        ("bench --corruptions fog,gla", ["fog,glass_blur"]),
+        ("bench --order s", ["shuffled", "sorted"]),
+        ("doctor cifar100", ["cifar100-small"]),
+        ("data get mn", ["mnist"]),
+        ("show cifar10 --corruption sn", ["snow"]),
+        ("ablate ran", ["randaugment"]),
+    ],
+)
+def test_a_line_is_completed(
+    line: str,
+    expected: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["tapr", *line.split(" ")]
+    monkeypatch.setenv("_TAPR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    monkeypatch.setattr(sys, "argv", ["tapr"])
+    with pytest.raises(SystemExit):
+        run(app)
+    assert capsys.readouterr().out.split() == expected
+
+
+def test_completion_does_not_import_torch() -> None:
+    code = (
+        "import sys; from tapr.cli import completing as names\n"
+        "print(names.specs('dem'), names.models('dig'), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['demo'] ['digits-small'] False\n"
