@@ -190,7 +190,7 @@ def _systems(runs: list[RunRecord], problems: list[str]) -> list[System]:
         label = method + _apart(recipe, recipes[method])
         systems.append(System(label, method, recipe, _once(label, group, problems)))
     ranks = {method: rank for rank, method in enumerate(names.ORDER)}
-    return sorted(systems, key=lambda s: (ranks.get(s.method, len(ranks)), s.label))
+    return sorted(systems, key=lambda s: (ranks.get(s.method, len(ranks)), _natural(s.label)))
 
 
 def _once(label: str, runs: list[RunRecord], problems: list[str]) -> list[RunRecord]:
@@ -212,9 +212,25 @@ def _recipe(run: RunRecord) -> dict[str, Any]:
 
 def _apart(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> str:
     """What tells this table of options from the others of the same label."""
-    keys = {key for other in all_of_it for key in other | recipe}
-    differing = [k for k in sorted(keys) if any(o.get(k) != recipe.get(k) for o in all_of_it)]
-    return f" ({', '.join(f'{key}={recipe.get(key)}' for key in differing)})" if differing else ""
+    mine, others = _flat(recipe), [_flat(other) for other in all_of_it]
+    keys = {key for other in others for key in other | mine}
+    differing = [k for k in sorted(keys) if any(o.get(k) != mine.get(k) for o in others)]
+    return f" ({', '.join(f'{key}={mine.get(key)}' for key in differing)})" if differing else ""
+
+
+def _flat(recipe: dict[str, Any]) -> dict[str, Any]:
+    """With the augmentation's options beside the method's."""
+    return {**recipe, "augmentation_options": None, **(recipe.get("augmentation_options") or {})}
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Sorts numbers in a text as numbers: steps=2 before steps=10.
+
+    >>> sorted(["lr=0.1", "lr=1e-05", "steps=10", "steps=2"], key=_natural)
+    ['lr=1e-05', 'lr=0.1', 'steps=2', 'steps=10']
+    """
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e-?\d+)?)", text)
+    return [(float(part), "") if number % 2 else (0, part) for number, part in enumerate(parts)]
 
 
 def _outcomes(run: RunRecord) -> dict[str, Outcome]:

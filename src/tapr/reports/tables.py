@@ -77,7 +77,7 @@ def table(setting: Setting) -> Table:
                 look,
                 [estimate(system, [domain]) for domain in domains],
                 _whole(estimate(system, averaged)),
-                row.accuracy.get(system.method) if row else None,
+                row.accuracy.get(system.label) if row else None,  # of its own options alone
             )
             for system, look in zip(setting.systems, looks, strict=True)
         ],
