@@ -1,19 +1,19 @@
-"""Adapt a classifier while it predicts: trained on rendered digits, met by handwritten ones.
+"""Compare methods on your model: trained on rendered digits, met by handwritten ones.
 
-Needs no download. Run it with `.venv/bin/python examples/adapt_a_stream.py`.
+Needs no download. Run it with `python examples/compare_methods.py`.
 """
 
 import torch
 
 import tapr
 
-model = tapr.models.load("digits-small")
+model = tapr.models.load("digits-small")  # any nn.Module from images in [0, 1] to logits
 digits = tapr.datasets.load("digits", split="test")
-images = torch.from_numpy(digits.images[:1000]).permute(0, 3, 1, 2).float() / 255
 assert digits.labels is not None
-labels = torch.from_numpy(digits.labels[:1000])
+images = torch.from_numpy(digits.images[:600]).permute(0, 3, 1, 2).float() / 255
+labels = torch.from_numpy(digits.labels[:600])
 
-print(tapr.check(model, images[:200]))
+print(tapr.check(model, images[:200]))  # what it finds, what it would adapt, what will not work
 for method in ("source", "norm", "tent", "pest"):
     adapter = tapr.adapt(model, method)
     right = 0

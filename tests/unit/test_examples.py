@@ -1,4 +1,4 @@
-"""Every example runs."""
+"""Every example runs, is short, and says something."""
 
 import os
 import subprocess
@@ -8,12 +8,30 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+SAYS = {
+    "adapt_one_batch.py": "5 steps, loss",
+    "compare_methods.py": "pest ",
+    "dataloader_loop.py": "batch 4: mean confidence",
+    "own_augmentation.py": "own:PenWidth",
+    "own_method.py": "of 100 images",
+    "save_and_go_on.py": "reset is the source model: True",
+}
+
+
+def test_all_of_them_are_looked_at() -> None:
+    assert [path.name for path in EXAMPLES] == sorted(SAYS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_it_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_example_runs(path: Path) -> None:
+def test_it_runs(path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # beside other tests, one is faster
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert SAYS[path.name] in done.stdout
+    assert "False" not in done.stdout
