@@ -15,7 +15,7 @@ from tapr.adapters.checks import check_images, explain_failure
 from tapr.adapters.cost import Cost, Passes, predicted
 from tapr.errors import ModelError, StateError
 from tapr.models import state
-from tapr.models.layout import LAYOUTS, Layout, arrange, probe
+from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
 from tapr.models.output import logits_of
 from tapr.models.scope import Scope, select
 from tapr.types import Prediction
@@ -116,7 +116,7 @@ class Adapter(nn.Module, ABC):
     def logits(self, images: Tensor) -> Tensor:
         """Run the model and find its logits [B, K]."""
         try:
-            output = self.model(images)
+            output = self.model(matching(self.model, images))
         except (RuntimeError, ValueError) as error:
             explain_failure(error, images, self.model)
             raise

@@ -13,6 +13,7 @@ from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
+from tapr.models.layout import matching
 from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.scope import Scope, everything
 from tapr.models.state import all_finite, restore, snapshot
@@ -104,7 +105,7 @@ class GradientAdapter(Adapter):
             for key, value in self.optimizer.state.get(parameter, {}).items()
             if isinstance(value, Tensor)
         }
-        return {**super().live(), **memory}
+        return {**self.moving, **dict(self.named_buffers()), **memory}
 
     def held(self) -> int:
         """Bytes of the copies, and of the optimiser's memory before its first step, too."""
@@ -156,7 +157,8 @@ class GradientAdapter(Adapter):
 
     def _draw(self, images: Tensor) -> Tensor:
         with torch.no_grad():
-            return self.views(images, self.generator) if self.views else images
+            views = self.views(images, self.generator) if self.views else images
+        return matching(self.model, views)  # once for all steps
 
     def _forward(self, views: Tensor, images: int) -> Tensor:
         """Logits of all views from one forward, [V, B, K]."""

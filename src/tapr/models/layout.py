@@ -35,6 +35,14 @@ def arrange(model: nn.Module, layout: Layout) -> None:
                 parameter.data = parameter.data.contiguous(memory_format=FORMATS[layout])
 
 
+def matching(model: nn.Module, images: Tensor) -> Tensor:
+    """The images, laid out like the model's kernels: else the first layer takes twice its time."""
+    for parameter in model.parameters():
+        if parameter.ndim == 4 and not parameter.is_contiguous():
+            return images.contiguous(memory_format=torch.channels_last)
+    return images
+
+
 def probe(model: nn.Module, images: Tensor) -> Layout:
     """The quicker layout for this model on images like these, timed once in a process.
 
@@ -70,7 +78,7 @@ def _pass(model: nn.Module, images: Tensor) -> None:
     """A forward, and a backward if any parameter moves, to the end of what the device does."""
     moving = [p for p in model.parameters() if p.requires_grad]
     with torch.set_grad_enabled(bool(moving)):
-        value = logits_of(model.forward(images), len(images)).logsumexp(1).sum()
+        value = logits_of(model.forward(matching(model, images)), len(images)).logsumexp(1).sum()
     if value.requires_grad:
         torch.autograd.grad(value, moving, allow_unused=True)
     value.item()
