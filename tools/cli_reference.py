@@ -38,7 +38,7 @@ def section(path: str, command: Any) -> str:
     own = [each for each in command.get_params(context) if each.name not in EVERYWHERE]
     if own:
         rows = [_row(*each.get_help_record(context)) for each in own]
-        parts.append("\n".join(["| | |", "|---|---|", *rows]))
+        parts.append("\n".join(["| takes | meaning |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
