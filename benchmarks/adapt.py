@@ -1,0 +1,328 @@
+"""The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
+
+    python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
+        [--rounds 3] [--threads 2] [--parts time,memory,measures] [--json results/performance.json]
+
+(a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
+it comes. (b) is `tapr.adapt(model, method, layout="probe")` after `tapr.keep_memory()`. (c) is
+nothing but the forwards and backwards that the method needs, on ready-made views, in the quicker of
+the two layouts, with kept memory: no views, no loss worth its name, no optimiser, no guard.
+
+The sides take turns within each round, each after an untimed forward and backward; medians over the
+rounds, and their range. (b) and (c) share a process. (a) has one of its own, which waits while the
+others run: what `mallopt` did to a process cannot be undone, a heap that was kept stays. Memory is
+measured apart, as the peak above what the process held before the side was made, over two steps.
+"""
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from functools import partial
+from multiprocessing import Pipe
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from benchmarks import plain_loop
+from benchmarks.views import photographs
+from torch import Tensor, nn
+
+import tapr
+from tapr.augment import AugMix, Views
+from tapr.models import build, load
+from tapr.models.layout import Layout, arrange, matching, probe
+from tapr.models.norm import BatchNorms, Statistics
+from tapr.models.scope import SCOPES
+
+Side = Callable[[Tensor], Tensor]
+
+
+class Setting(NamedTuple):
+    batch: int = 200
+    side: int = 32
+    steps: int = 5  # of PEST; one in the large models, so that a round takes a minute
+
+
+SETTINGS = {
+    "cifar10-small": Setting(),
+    "resnet-20": Setting(),
+    "wrn-40-2": Setting(steps=1),
+    "resnet-50": Setting(batch=16, side=224, steps=1),
+}
+VIEWS = {"pest": 3, "tent": 1, "norm": 1}
+
+
+class Turn(NamedTuple):
+    seconds: float
+    cpu: float
+    faults: int
+
+
+def model_of(name: str) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = load(name) if name.endswith("small") else build(name, 10).eval()
+    arrange(model, "contiguous")  # as people have it
+    return model
+
+
+def ours(model: nn.Module, method: str, setting: Setting, layout: Layout = "probe") -> tapr.Adapter:
+    options: dict[str, Any] = {"steps": setting.steps} if method == "pest" else {}
+    return tapr.adapt(model, method, layout=layout, **options)
+
+
+def bound(model: nn.Module, method: str, setting: Setting, layout: Layout = "probe") -> Side:
+    """The method's forwards and backwards alone."""
+    model = deepcopy(model)
+    arrange(model, layout)
+    scope = SCOPES["norm" if method == "tent" else "all"](model)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(scope(name, parameter) and method != "norm")
+    moving = [p for p in model.parameters() if p.requires_grad]
+    norms = BatchNorms(model, Statistics("running" if method == "pest" else "batch"))
+    generator, views = torch.Generator().manual_seed(0), Views(AugMix(), VIEWS[method] - 1)
+    ready: dict[int, Tensor] = {}
+
+    def passes(images: Tensor) -> Tensor:
+        if id(images) not in ready:
+            if layout == "probe":
+                probe(model, images)
+            ready[id(images)] = matching(model, views(images, generator))
+        logits = images
+        for _ in range(setting.steps if method == "pest" else method == "tent"):
+            with norms.adapting(VIEWS[method]):
+                logits = model(ready[id(images)])
+            torch.autograd.grad(logits.square().mean(), moving)
+        if method != "tent":
+            with torch.no_grad(), norms.predicting():
+                logits = model(matching(model, images))
+        return logits.detach()
+
+    return passes
+
+
+def measured(call: Callable[[], object]) -> Turn:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    cpu, started = time.process_time(), time.perf_counter()
+    call()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    return Turn(seconds, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+
+def a_batch(setting: Setting) -> Tensor:
+    return photographs(setting.batch, setting.side, torch.Generator().manual_seed(0))
+
+
+class Taker(NamedTuple):
+    """A side with a process of its own: the plain loop, or tapr in a layout."""
+
+    layout: Layout = "contiguous"
+    plain: bool = False
+    kept: bool = False  # is memory kept?
+
+
+def serve(pipe: Any, taker: Taker, name: str, method: str, setting: Setting, threads: int) -> None:
+    """The process of a taker: a turn for each word that comes."""
+    torch.set_num_threads(threads)
+    if taker.kept:
+        tapr.keep_memory()
+    model, images = model_of(name), a_batch(setting)
+    one = bound(model, method, setting._replace(steps=1), taker.layout)
+    side: Side = (
+        plain_loop.METHODS[method](model, setting.steps)
+        if taker.plain
+        else ours(model, method, setting, taker.layout)
+    )
+    while pipe.recv():
+        one(images)
+        pipe.send(measured(lambda: side(images)))
+
+
+@contextmanager
+def apart(taker: Taker, name: str, method: str, setting: Setting) -> Iterator[Callable[[], Turn]]:
+    """Turns taken in a process of its own, which waits between them."""
+    here, there = Pipe()
+    arguments = (there, taker, name, method, setting, torch.get_num_threads())
+    process = multiprocessing.Process(target=serve, args=arguments, daemon=True)
+    process.start()
+
+    def turn() -> Turn:
+        here.send(True)
+        return Turn(*here.recv())
+
+    yield turn
+    here.send(False)
+    process.join()
+
+
+def in_turns(takers: dict[str, Callable[[], Turn]], rounds: int) -> dict[str, list[Turn]]:
+    turns: dict[str, list[Turn]] = {taker: [] for taker in takers}
+    for _ in range(rounds):
+        for taker, take in takers.items():
+            turns[taker].append(take())
+    return turns
+
+
+def timed(name: str, method: str, rounds: int) -> dict[str, Any]:
+    setting, model = SETTINGS[name], model_of(name)
+    images = a_batch(setting)
+    adapter, limit = ours(model, method, setting), bound(model, method, setting)
+    one = bound(model, method, setting._replace(steps=1))
+    for side in (adapter, limit):  # the layout is found, the optimiser has its memory
+        side(images)
+
+    def turn(side: Side) -> Turn:
+        one(images)
+        return measured(lambda: side(images))
+
+    with apart(Taker(plain=True), name, method, setting) as plain:
+        own = {"tapr": partial(turn, adapter), "bound": partial(turn, limit)}
+        turns = in_turns({"plain": plain, **own}, rounds)
+    result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
+    result["plain / tapr"] = _ratios(turns["plain"], turns["tapr"])
+    result["tapr / bound"] = _ratios(turns["tapr"], turns["bound"])
+    result["layout"] = adapter.layout
+    return result
+
+
+def _summary(turns: list[Turn], batch: int) -> dict[str, Any]:
+    seconds = [turn.seconds for turn in turns]
+    return {
+        "seconds": median(seconds),
+        "range": [min(seconds), max(seconds)],
+        "images_per_second": batch / median(seconds),
+        "cpu_seconds": median(turn.cpu for turn in turns),
+        "page_faults": int(median(turn.faults for turn in turns)),
+    }
+
+
+def _ratios(above: list[Turn], below: list[Turn]) -> dict[str, Any]:
+    """Round by round, so that a neighbour's load falls on both."""
+    seconds = [a.seconds / b.seconds for a, b in zip(above, below, strict=True)]
+    cpu = [a.cpu / b.cpu for a, b in zip(above, below, strict=True)]
+    return {"seconds": median(seconds), "range": [min(seconds), max(seconds)], "cpu": median(cpu)}
+
+
+def peak(make: Callable[[], Side], images: Tensor) -> float:
+    """MiB at the most while a side is made and takes two batches, above what was held before."""
+    ctypes.CDLL(None).malloc_trim(0)
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    side = make()
+    for _ in range(2):
+        side(images)
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def memory(name: str, method: str, rounds: int) -> dict[str, Any]:
+    setting, model = SETTINGS[name]._replace(steps=2), model_of(name)
+    images = a_batch(setting)
+    found: dict[str, Callable[[], Side]] = {
+        "tapr": lambda: ours(model, method, setting),
+        "bound": lambda: bound(model, method, setting),
+    }
+    for make in found.values():  # what is set up once, by the libraries and by the probe, is there
+        make()(images)
+    seen: dict[str, list[float]] = {side: [] for side in found}
+    for _ in range(rounds):
+        for side, make in found.items():
+            seen[side].append(peak(make, images))
+    peaks = {side: median(own) for side, own in seen.items()}
+    predicted = ours(model, method, setting).cost(images.shape).memory / 2**20
+    return {**peaks, "ratio": peaks["tapr"] / peaks["bound"], "predicted": predicted}
+
+
+def measures(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """What each measure buys, at one step: speed relative to the plain loop."""
+    setting = SETTINGS[name]._replace(steps=1)
+    takers = {
+        "plain": Taker(plain=True),
+        "batched views": Taker(),
+        "and kept memory": Taker(kept=True),
+        "and channels_last": Taker("channels_last"),
+        "and both": Taker("channels_last", kept=True),
+    }
+    with ExitStack() as stack:
+        processes = {
+            title: stack.enter_context(apart(taker, name, method, setting))
+            for title, taker in takers.items()
+        }
+        turns = in_turns(processes, rounds)
+    ratios = {title: _ratios(turns["plain"], own) for title, own in turns.items()}
+    faults = {title: _summary(own, setting.batch)["page_faults"] for title, own in turns.items()}
+    return {"times plain": ratios, "page faults": faults}
+
+
+PARTS = {"time": timed, "memory": memory, "measures": measures}
+
+
+def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator[str]:
+    if part == "memory":
+        yield f"{name:14} {method:5} peak MiB: tapr {result['tapr']:.0f}, bound " + (
+            f"{result['bound']:.0f}, ratio {result['ratio']:.2f}, predicted "
+            f"{result['predicted']:.0f}"
+        )
+        return
+    if part == "measures":
+        for title, own in result["times plain"].items():
+            low, high = own["range"]
+            yield (
+                f"{name:14} {method:5} {title:18} {own['seconds']:5.2f} ({low:.2f} to {high:.2f}) "
+                f"times plain, CPU {own['cpu']:.2f}, {result['page faults'][title]:9,d} faults"
+            )
+        return
+    for side in ("plain", "tapr", "bound"):
+        own = result[side]
+        yield (
+            f"{name:14} {method:5} {side:6} {own['images_per_second']:8.1f} images/s "
+            f"{own['seconds']:7.2f} s ({own['range'][0]:.2f} to {own['range'][1]:.2f}) "
+            f"{own['cpu_seconds']:7.2f} CPU-s {own['page_faults']:9,d} faults"
+        )
+    for ratio in ("plain / tapr", "tapr / bound"):
+        own = result[ratio]
+        yield (
+            f"{name:14} {method:5} {ratio:13} {own['seconds']:.3f} "
+            f"({own['range'][0]:.3f} to {own['range'][1]:.3f}), CPU {own['cpu']:.3f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--models", default=",".join(SETTINGS))
+    parser.add_argument("--methods", default=",".join(VIEWS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    multiprocessing.set_start_method("spawn")
+    tapr.keep_memory()
+    about = {"torch": torch.__version__, "threads": arguments.threads, "cores": os.cpu_count()}
+    kept = arguments.json and arguments.json.exists()
+    results: dict[str, Any] = json.loads(arguments.json.read_text()) if kept else {}
+    for part in arguments.parts.split(","):
+        for name in arguments.models.split(","):
+            for method in arguments.methods.split(","):
+                result = {**about, **PARTS[part](name, method, arguments.rounds)}
+                results[f"{part} {name} {method}"] = result
+                print(*lines(name, method, part, result), sep="\n", flush=True)
+                if arguments.json:
+                    arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
