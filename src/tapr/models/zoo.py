@@ -48,7 +48,8 @@ def card(name: str | Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{name} has no readable card beside it: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{name} has no readable card beside it: {path}: {reason}") from error
     if not isinstance(content, dict):
         raise ModelError(f"expected a card in {path}, got {type(content).__name__}")
     return content

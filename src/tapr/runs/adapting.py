@@ -11,6 +11,7 @@ from tapr.datasets import Watcher
 from tapr.errors import DataError, StateError
 from tapr.models.state import fingerprint
 from tapr.runs import catalogue, labels, listing, preprocess
+from tapr.runs.device import usable
 from tapr.runs.folder import ENOUGH, Job, Read, Reader
 from tapr.runs.predictions import Predictions
 from tapr.runs.summary import Summary, summarise
@@ -50,7 +51,7 @@ class Adapting:
         found = catalogue.find_model(request.model, request.architecture).eval()
         self.said = preprocess.config(found, request.model)
         self.preprocessing = preprocess.preprocessing({**self.said, **request.settings})
-        model = preprocess.normalized(found, self.preprocessing).to(request.device)
+        model = preprocess.normalized(found, self.preprocessing).to(usable(request.device))
         adapter = catalogue.adapt(model, request.method, seed=request.seed, **request.options)
         if request.load_state is not None:
             adapter.load(request.load_state)

@@ -21,6 +21,7 @@ from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
 from tapr.runs import catalogue
+from tapr.runs.device import usable
 from tapr.runs.evaluate import evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
@@ -67,7 +68,8 @@ class Bench:
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
-        self.model = catalogue.find_model(spec.model, spec.architecture).eval().to(spec.device)
+        self.model = catalogue.find_model(spec.model, spec.architecture)
+        self.model.eval().to(usable(spec.device))
         adapters = {label: catalogue.adapt(self.model, **o) for label, o in spec.methods.items()}
         self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}
         domains = _domains(spec)

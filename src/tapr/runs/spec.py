@@ -122,7 +122,7 @@ def make(values: Mapping[str, Any]) -> Spec:
         return Spec.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(part for part in first["loc"] if isinstance(part, str))
         cause = first.get("ctx", {}).get("error")
         what = str(cause) if isinstance(cause, TaprError) else expectation(first)
         raise InputError(f"{where} in the spec: {what}") from error

@@ -20,6 +20,7 @@ from tapr.datasets import Dataset
 from tapr.errors import InputError, StateError
 from tapr.models import architectures, checkpoint, pretrained
 from tapr.models.inputs import Normalize
+from tapr.runs.device import usable
 from tapr.runs.train_views import AUGMENTS
 
 FORMAT = "tapr-training-1"
@@ -86,7 +87,7 @@ class Training:
                 f"got {len(data)} of {data.name}"
             )
         self.recipe, self.data, self.folder = recipe, data, folder
-        self.device = _usable(device)
+        self.device = usable(device)
         self.labels = torch.from_numpy(data.labels)
         self.model = self._fresh().to(memory_format=torch.channels_last).to(self.device)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.model).eval()
@@ -220,14 +221,6 @@ class Training:
             torch.save(state, part)
         with files.atomic(self.folder / LOG) as part:
             part.write_text("".join(json.dumps(record) + "\n" for record in self.history))
-
-
-def _usable(device: torch.device | str) -> torch.device:
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
-        reason = str(error).splitlines()[0]
-        raise InputError(f"cannot use the device {str(device)!r}: {reason}") from error
 
 
 def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
