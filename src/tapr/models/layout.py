@@ -37,10 +37,20 @@ def arrange(model: nn.Module, layout: Layout) -> None:
 
 def matching(model: nn.Module, images: Tensor) -> Tensor:
     """The images, laid out like the model's kernels: else the first layer takes twice its time."""
-    for parameter in model.parameters():
-        if parameter.ndim == 4 and not parameter.is_contiguous():
-            return images.contiguous(memory_format=torch.channels_last)
-    return images
+    if any(p.ndim == 4 and not p.is_contiguous() for p in model.parameters()):
+        images = images.contiguous(memory_format=torch.channels_last)
+    return _survivable(model, images)
+
+
+def _survivable(model: nn.Module, images: Tensor) -> Tensor:
+    """Keep torch from crashing: its GroupNorm on a CPU does (2.13), in a backward over an input
+    that is channels last and needs no gradient. With images that need one, every input does.
+    """
+    if images.is_contiguous() or images.device.type != "cpu":
+        return images
+    if not any(isinstance(layer, nn.GroupNorm) for layer in model.modules()):
+        return images
+    return images.detach().requires_grad_()
 
 
 def probe(model: nn.Module, images: Tensor) -> Layout:
@@ -77,8 +87,10 @@ def _timed(model: nn.Module, images: Tensor) -> Layout:
 def _pass(model: nn.Module, images: Tensor) -> None:
     """A forward, and a backward if any parameter moves, to the end of what the device does."""
     moving = [p for p in model.parameters() if p.requires_grad]
+    images = matching(model, images)
     with torch.set_grad_enabled(bool(moving)):
-        value = logits_of(model.forward(matching(model, images)), len(images)).logsumexp(1).sum()
+        value = logits_of(model.forward(images), len(images)).logsumexp(1).sum()
     if value.requires_grad:
-        torch.autograd.grad(value, moving, allow_unused=True)
+        wanted = [*moving, images] if images.requires_grad else moving
+        torch.autograd.grad(value, wanted, allow_unused=True)
     value.item()
