@@ -162,5 +162,5 @@ def _suspicions(adapter: Adapter, images: Tensor, logits: Tensor) -> Iterator[Fi
         yield Finding(
             "note",
             f"batches of {len(images)} are small: below about 16 images the batch's statistics are"
-            " poor; statistics='blend' mixes them with the source's",
+            " poor; statistics='running', PEST's default, remembers earlier batches",
         )
