@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tapr.errors import InputError
+from tapr.models.layout import matching
 from tapr.models.output import logits_of
 
 
@@ -69,6 +70,7 @@ def _measured(model: nn.Module, image: Tensor, moving: list[nn.Parameter]) -> _O
     def note(module: object, inputs: object, output: object) -> None:
         outputs.append(output.nbytes if isinstance(output, Tensor) else 0)
 
+    image = matching(model, image)
     own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), image)}
     forward, backward = (FlopCounterMode(display=False) for _ in range(2))
     hooks = [layer.register_forward_hook(note) for layer in model.modules() if layer is not model]
@@ -84,7 +86,8 @@ def _measured(model: nn.Module, image: Tensor, moving: list[nn.Parameter]) -> _O
             hook.remove()
     if logits.requires_grad:
         with backward:
-            torch.autograd.grad(logits.sum(), moving, allow_unused=True)
+            wanted = [*moving, image] if image.requires_grad else moving
+            torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
     kept = sum(size for place, size in saved.items() if place not in own)
     # Without a backward only a layer's input and output are there at a time.
     return _One(forward.get_total_flops(), backward.get_total_flops(), kept or 2 * max(outputs))

@@ -195,3 +195,5 @@ def test_images_that_lie_channels_last_do_not_crash_group_norm(model: nn.Module)
     plain = tapr.adapt(model, "tent")(images.permute(0, 3, 1, 2).contiguous())
     torch.testing.assert_close(last, plain)
     assert adapter.predict(images.permute(0, 3, 1, 2)).steps == 1
+    kernels_too = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    assert tapr.check(kernels_too, images.permute(0, 3, 1, 2), "tent").ok
