@@ -3,7 +3,7 @@
 A model that collapses does so along the stream: its signs are looked for in the last part of it,
 relative to what the unadapted model says about the same images. The thresholds lie between streams
 of CIFAR-10 under each of 15 corruptions that gained accuracy (1,000 to 10,000 images, all methods
-with their published learning rates), and Tent at 100 times its own, which lost half of it again.
+with their published learning rates), and Tent at 100 times its own, which ended near half of that.
 """
 
 import math
