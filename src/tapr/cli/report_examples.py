@@ -71,7 +71,7 @@ def _pixels(run: RunRecord, examples: list[Example]) -> dict[tuple[str, int], ND
 
 def _domain(run: RunRecord, name: str, numbers: list[int]) -> Domain:
     """The domain that the run's record describes; what is not on this machine is not fetched."""
-    from tapr.datasets import DATASETS, FOLDER, load
+    from tapr.datasets import DATASETS, FOLDER, PUBLISHED, load
     from tapr.errors import DataError
     from tapr.reports.names import split
     from tapr.streams import clean, generated, published
@@ -84,7 +84,7 @@ def _domain(run: RunRecord, name: str, numbers: list[int]) -> Domain:
         raise DataError(f"{source} is not on this machine (`tapr data get {source}`)")
     if severity is None:
         return clean(load(source, part), numbers)
-    if origin.endswith("published"):
+    if source in PUBLISHED:
         return published(source, corruption, severity, numbers)
     seed = re.search(r"seed (\d+)", origin)
     return generated(load(source, part), corruption, severity, numbers, int(seed[1]) if seed else 0)

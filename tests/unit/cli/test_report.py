@@ -110,6 +110,25 @@ def test_the_origin_of_clean_images(make_run: Make) -> None:
     assert np.array_equal(domain.read(domain.numbers), data.images[np.array([3, 5])])
 
 
+def test_the_origin_of_published_images(
+    make_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read from files is read from them again, not corrupted here."""
+    from tapr.cli.report_examples import _domain
+    from tapr.streams import published
+
+    monkeypatch.setenv("TAPR_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "files").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), np.uint8)
+    np.save(tmp_path / "files" / "fog.npy", pixels)
+    np.save(tmp_path / "files" / "labels.npy", np.tile([3, 8], 5))
+    command = ["data", "get", "cifar10c", "--from", str(tmp_path / "files")]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    origin = published("cifar10c", "fog", 5).origin
+    domain = _domain(make_run("tent", ["fog-5"], origin=origin), "fog-5", [1])
+    assert np.array_equal(domain.read(domain.numbers), pixels[[9]])
+
+
 def test_the_page_has_the_examples(photos: Path, tmp_path: Path) -> None:
     run(photos, "-o", tmp_path / "a.html", "--figures", tmp_path / "f")
     assert "data:image/png;base64," in (tmp_path / "a.html").read_text()
