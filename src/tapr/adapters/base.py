@@ -116,7 +116,7 @@ class Adapter(nn.Module, ABC):
     def logits(self, images: Tensor) -> Tensor:
         """Run the model and find its logits [B, K]."""
         try:
-            output = self.model(matching(self.model, images))
+            output = self.model(matching(self.model, images, self.layout))
         except (RuntimeError, ValueError) as error:
             explain_failure(error, images, self.model)
             raise

@@ -158,7 +158,7 @@ class GradientAdapter(Adapter):
     def _draw(self, images: Tensor) -> Tensor:
         with torch.no_grad():
             views = self.views(images, self.generator) if self.views else images
-        return matching(self.model, views)  # once for all steps
+        return matching(self.model, views, self.layout)  # once for all steps
 
     def _forward(self, views: Tensor, images: int) -> Tensor:
         """Logits of all views from one forward, [V, B, K]."""

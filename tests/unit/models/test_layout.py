@@ -90,6 +90,19 @@ def test_layouts_agree_to_rounding(method: str, images: Tensor) -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["contiguous", "channels_last"])
+def test_images_are_brought_into_the_layout(name: str, model: nn.Module, images: Tensor) -> None:
+    """Layers follow their input: images of another layout would undo it."""
+    adapter = tapr.adapt(model, layout=name)
+    seen: list[Tensor] = []
+    first: nn.Module = next(iter(adapter.model.children()))
+    first.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    for kind in (torch.contiguous_format, torch.channels_last):
+        adapter(images.contiguous(memory_format=kind))
+    last_ones = [out.is_contiguous(memory_format=torch.channels_last) for out in seen]
+    assert set(last_ones) == {name == "channels_last"}
+
+
 @pytest.mark.parametrize("method", ["tent", "pest"])
 def test_a_saved_state_goes_on_in_its_layout(
     model: nn.Module, images: Tensor, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
