@@ -30,6 +30,13 @@ def test_the_command_reference_is_fresh() -> None:
     assert page == cli_reference.page(), "run `make docs` and commit docs/cli.md"
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    listed = sorted(re.findall(r"[\w./-]+\.md", navigation))
+    committed = [page.relative_to(ROOT / "docs").as_posix() for page in PAGES[1:]]
+    assert listed == sorted(committed)
+
+
 def _commands(text: str) -> Iterator[list[str]]:
     """The words behind `tapr` in code blocks and between backticks."""
     text = text.replace("\\\n", " ")
