@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -131,18 +131,23 @@ def _single_threaded() -> Iterator[None]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes started now do not hear Ctrl-C: the parent does, and ends them."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Processes started now do not hear Ctrl-C: the parent does, a moment later, and ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: `_work` ignores it
+        yield
+        return
+    resource_tracker.ensure_running()  # its own start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(pipe: Connection, folder: Path) -> None:
     """The worker's whole life: cells, one after another, until it is told to end."""
     process.prepare()
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     Thread(target=_end_with_parent, daemon=True).start()
     bench: Bench | None = None
