@@ -150,18 +150,16 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
 
 
 def _options(given: list[str]) -> dict[str, Any]:
-    """`name=value` pairs; a value is JSON where it can be, else a word."""
+    """What `name=value` pairs say."""
     from tapr.errors import InputError
+    from tapr.runs import spec as specs
 
     options: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             raise InputError(f"expected an option as name=value, got {pair!r}")
-        try:
-            options[name] = json.loads(value)
-        except ValueError:
-            options[name] = value
+        options[name] = specs.value(value)
     return options
 
 

@@ -1,7 +1,7 @@
 """How kernels and images lie in memory: plane by plane (contiguous) or pixel by pixel.
 
-Pixel by pixel (channels last) is several times faster for convolutions on most CPUs, but not for
-every model and device: `probe` times both. The arithmetic is the same but for rounding, so nothing
+Pixel by pixel (channels last) is the faster one for convolutions on many CPUs, but not for every
+model and device: `probe` times both. The arithmetic is the same but for rounding, so nothing
 here is done unasked: see docs/adr/0006-layout.md.
 """
 
@@ -89,7 +89,6 @@ def _timed(model: nn.Module, images: Tensor) -> Layout:
 def _pass(model: nn.Module, images: Tensor) -> None:
     """A forward, and a backward if any parameter moves, to the end of what the device does."""
     moving = [p for p in model.parameters() if p.requires_grad]
-    images = matching(model, images)
     with torch.set_grad_enabled(bool(moving)):
         value = logits_of(model.forward(images), len(images)).logsumexp(1).sum()
     if value.requires_grad:

@@ -49,7 +49,7 @@ def all_finite(tensors: list[Tensor]) -> bool:
     >>> all_finite([torch.tensor([3e38])])
     True
     """
-    # The sum of squares is ten times quicker than the maximum, but may overflow on finite values.
+    # The sum of squares is quicker than the maximum, but may overflow on finite values.
     norm = torch.nn.utils.get_total_norm
     return any(bool(torch.isfinite(norm(tensors, order))) for order in (2.0, float("inf")))
 

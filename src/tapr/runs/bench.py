@@ -26,6 +26,7 @@ from tapr.runs.evaluate import evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
 from tapr.streams import Domain, Stream, clean, corrupted
+from tapr.streams.stream import as_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +139,9 @@ def _check_classes(model: nn.Module, domain: Domain, device: str) -> None:
     """Refuse labelled data of other classes than the model's: nothing could be right."""
     if domain.labels is None:
         return
-    image = torch.from_numpy(np.asarray(domain.read(domain.numbers[:1])))
+    image = as_tensor(np.asarray(domain.read(domain.numbers[:1]))).to(device)
     with torch.no_grad():
-        logits = logits_of(model(image.permute(0, 3, 1, 2).to(device).float() / 255), 1)
+        logits = logits_of(model(image), 1)
     if logits.shape[1] != len(domain.classes):
         raise ModelError(
             f"expected a model and data of the same classes, got a model of {logits.shape[1]} and"

@@ -15,6 +15,7 @@ from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
 from tapr.datasets import Dataset
 from tapr.errors import InputError
 from tapr.models import zoo
+from tapr.streams.stream import as_tensor
 
 CLEAN, VALIDATION = "clean", "validation"
 SEVERITY = 5
@@ -40,8 +41,7 @@ def accuracy(model: nn.Module, data: Dataset) -> float:
     correct = 0
     for first in range(0, len(data), BATCH):
         part = slice(first, first + BATCH)
-        images = torch.from_numpy(np.asarray(data.images[part])).permute(0, 3, 1, 2)
-        guesses = model(images.float() / 255).argmax(1).numpy()
+        guesses = model(as_tensor(np.asarray(data.images[part]))).argmax(1).numpy()
         correct += int((guesses == data.labels[part]).sum())
     return correct / len(data)
 

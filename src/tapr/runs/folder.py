@@ -20,7 +20,7 @@ from tapr.runs.doctor import check
 from tapr.runs.labels import check_count
 from tapr.runs.predictions import Predictions, Row
 from tapr.runs.preprocess import Preprocessing
-from tapr.streams.stream import ahead
+from tapr.streams.stream import ahead, as_tensor
 
 ENOUGH = 16  # images of the first batch, from which one class for all of them is suspicious
 
@@ -58,8 +58,8 @@ class Reader:
         """Read one batch."""
         found = dict(zip(names, in_threads(self._pixels, names), strict=True))
         errors = {name: str(found[name]) for name in names if isinstance(found[name], Exception)}
-        pixels = [found[name] for name in names if name not in errors]
-        images = _tensor(pixels) if pixels else None
+        pixels: list[Any] = [found[name] for name in names if name not in errors]
+        images = as_tensor(np.stack(pixels)) if pixels else None
         return Read(names, images, errors)
 
     def _pixels(self, name: str) -> NDArray[np.uint8] | DataError:
@@ -161,8 +161,3 @@ def _judged(logits: Tensor) -> list[tuple[int, float, float]]:
     """Class, confidence and entropy of each image."""
     confidence, predicted = logits.float().softmax(1).max(1)
     return list(zip(predicted.tolist(), confidence.tolist(), entropy(logits).tolist(), strict=True))
-
-
-def _tensor(pixels: list[Any]) -> Tensor:
-    # a permuted NHWC array is already in channels_last, the fast layout of a CPU
-    return torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float().div_(255)

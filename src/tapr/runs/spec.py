@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -18,6 +20,7 @@ from tapr.runs import catalogue, own
 from tapr.streams import ORDERS, PROTOCOLS
 
 PEST = {"method": "pest"}
+_WORDS = {"true": True, "false": False, "none": None}
 # The systems the paper compares, and the control: the same forwards and statistics, no gradient.
 SYSTEMS: Registry[Mapping[str, Any]] = Registry(
     "method",
@@ -107,6 +110,21 @@ class Spec(BaseModel):
 
 def _system(label: str) -> dict[str, Any]:
     return {"method": label} if own.is_own(label) else dict(SYSTEMS[label])
+
+
+def value(text: str) -> Any:
+    """What a text on the command line stands for: a word, a number, or a table as JSON.
+
+    >>> value("1e-3"), value("none"), value("fog"), value('{"m": 5}')
+    (0.001, None, 'fog', {'m': 5})
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    kinds: tuple[Callable[[str], Any], ...] = (int, float, json.loads)
+    for kind in kinds:
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def make(values: Mapping[str, Any]) -> Spec:

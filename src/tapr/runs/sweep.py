@@ -26,7 +26,6 @@ FIELDS = (
 )
 NOT_OPTIONS = {"method", "preset", "seed"}
 ABLATIONS: Registry[str] = Registry("ablation", specs.texts(files("tapr.runs") / "ablations"))
-_WORDS = {"true": True, "false": False, "none": None}
 
 
 class Task(NamedTuple):
@@ -45,7 +44,7 @@ def parse(assignments: Sequence[str]) -> dict[str, list[Any]]:
     over: dict[str, list[Any]] = {}
     for text in assignments:
         key, equals, listed = text.partition("=")
-        values = [_value(part.strip()) for part in listed.split(",") if part.strip()]
+        values = [specs.value(part.strip()) for part in listed.split(",") if part.strip()]
         if not (key.strip() and equals and values):
             raise InputError(f"expected --over key=a,b,c, got {text!r}")
         over[key.strip()] = values
@@ -117,14 +116,3 @@ def _known(spec: Spec) -> set[str]:
 def _variant(cell: Cell, over: Over) -> list[str]:
     found = {key: records.setting(cell.identity, key) for key in over}
     return [f"{key}={value}" for key, value in found.items() if value is not None]
-
-
-def _value(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text

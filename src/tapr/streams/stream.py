@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tapr.errors import InputError
 from tapr.rng import derive
@@ -86,6 +87,11 @@ class Stream:
         return ahead(batches, self.prefetch) if self.prefetch else batches
 
 
+def as_tensor(pixels: NDArray[np.uint8]) -> Tensor:
+    """Pixels [B, H, W, C] as images [B, C, H, W] in [0, 1]; they lie channels last in memory."""
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+
+
 def read(step: Step) -> Batch:
     """Read a step's images, and corrupt them if its domains do."""
     parts = []
@@ -99,8 +105,7 @@ def read(step: Step) -> Batch:
         images[mine] = pixels
     labels = _labels(domains, step.sources, step.places)
     return Batch(
-        # a permuted NHWC array is already in channels_last, the fast layout of a CPU
-        images=torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(255),
+        images=as_tensor(images),
         labels=None if labels is None else torch.from_numpy(labels),
         domain=step.segment.name,
         reset=step.reset,
