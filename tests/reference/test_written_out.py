@@ -173,17 +173,24 @@ def test_norm_policies_are_what_they_say(setting: tuple[Any, Tensor]) -> None:
     assert not torch.allclose(same[0][0], same[4][0])
 
 
-def test_blend_passes_the_gradient_through_the_statistics(
+def test_the_blend_is_for_the_prediction_the_steps_take_the_batch_s_own_statistics(
     setting: tuple[Any, Tensor],
 ) -> None:
-    """With no prior the blend is the batch's own statistics, gradient and all."""
     model, images = setting
-    options: dict[str, Any] = {"augmentation": Fixed(), "steps": 1, "lr": 0.1}
-    blend = tapr.adapt(model, statistics="blend", prior=0, **options)
+    options: dict[str, Any] = {"augmentation": Fixed(), "steps": 2, "lr": 0.1}
+    blend = tapr.adapt(model, statistics="blend", prior=10, **options)
     batch = tapr.adapt(model, statistics="batch", **options)
-    close(blend(images), batch(images))
+    logits, by_batch = blend(images), batch(images)
     for a, b in zip(blend.model.parameters(), batch.model.parameters(), strict=True):
         close(a, b)
+    assert not torch.allclose(logits, by_batch)
+    norm = tapr.adapt(blend.model, "norm", statistics="blend", prior=10)
+    close(logits, norm(images))
+
+
+def test_the_blend_is_refused_where_it_would_never_be_used(setting: tuple[Any, Tensor]) -> None:
+    with pytest.raises(tapr.TaprError, match="expected predict='after' with statistics='blend'"):
+        tapr.adapt(setting[0], "tent", statistics="blend")
 
 
 @pytest.mark.parametrize("feed", ["views", "untouched"])

@@ -59,7 +59,7 @@ def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:
     if "more than 1 value per channel" in str(error):
         raise InputError(
             f"a batch of {len(images)} gives a BatchNorm layer one value per channel, whose own"
-            " statistics are undefined: expected a larger batch, or statistics='blend'"
+            " statistics are undefined: expected a larger batch, or statistics='source'"
         ) from error
     parameter = next(model.parameters(), None)
     mixed = parameter is not None and parameter.dtype != images.dtype and "type" in str(error)

@@ -47,12 +47,18 @@ class GradientAdapter(Adapter):
         limit = 1 if max_grad_norm is None else max_grad_norm
         if not isinstance(limit, int | float) or not limit > 0:
             raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
+        statistics = statistics or Statistics("batch")
+        if statistics.use == "blend" and schedule.predict == "before":
+            raise InputError(
+                "expected predict='after' with statistics='blend', got 'before': that predicts from"
+                " an adapting forward, which takes the batch's own statistics"
+            )
         super().__init__(model, scope=scope or everything(model), **options)
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.running = Running(self.model, compile=compile, amp=amp)
         self.objective = objective
         self.views = views
-        self.norms = BatchNorms(self.model, statistics or Statistics("batch"))
+        self.norms = BatchNorms(self.model, statistics)
         self.max_grad_norm = max_grad_norm
         self.moving = {name: p for name, p in self.named_parameters() if p.requires_grad}
         self.optimizer = optimizing(self.moving.values())

@@ -1,8 +1,8 @@
 """Whose statistics batch normalisation uses, and which images feed them.
 
 Two kinds of forward exist. In an *adapting* forward all views of a batch stand behind one another
-and are normalised by their joint statistics (under `source` and `blend`: by those). In a
-*predicting* forward only the untouched images are there, and `use` says whose statistics they meet:
+and are normalised by their joint statistics (under `source`: by the stored ones). In a *predicting*
+forward only the untouched images are there, and `use` says whose statistics they meet:
 
 | use          | statistics at prediction                                              |
 |--------------|-----------------------------------------------------------------------|
@@ -83,10 +83,9 @@ class BatchNorms:
     def adapting(self, views: int) -> Iterator[None]:
         """Normalise a forward of `views` views behind one another, and feed the statistics."""
         use, feed, momentum, _ = self.statistics
-        apart = views > 1 and feed == "untouched"
-        share = views if apart else 1
+        apart = self.statistics.moves and views > 1 and feed == "untouched"
         with ExitStack() as stack:
-            if use in ("source", "blend"):
+            if use == "source":
                 stack.enter_context(_mode(self.layers, training=False))
             elif self.statistics.moves and not apart:
                 # Momentum None is torch's own cumulative mean.
@@ -94,10 +93,8 @@ class BatchNorms:
                 stack.enter_context(_mode(self.layers, training=True, momentum=rate))
             else:
                 stack.enter_context(_mode(self.layers, training=True, track_running_stats=False))
-            if use == "blend":
-                stack.enter_context(_hooks(self.tracking, self._blend(share)))
-            elif self.statistics.moves and apart:
-                stack.enter_context(_hooks(self.tracking, self._feed(share)))
+            if apart:
+                stack.enter_context(_hooks(self.tracking, self._feed(views)))
             yield
 
     @contextmanager
@@ -107,7 +104,7 @@ class BatchNorms:
             if self.statistics.use == "batch":
                 stack.enter_context(_mode(self.layers, training=True, track_running_stats=False))
             if self.statistics.use == "blend":
-                stack.enter_context(_hooks(self.tracking, self._blend(1)))
+                stack.enter_context(_hooks(self.tracking, self._blend))
             yield
 
     def _feed(self, views: int) -> Callable[..., None]:
@@ -125,26 +122,21 @@ class BatchNorms:
 
         return hook
 
-    def _blend(self, views: int) -> Callable[..., tuple[Tensor, ...]]:
+    def _blend(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """A pre-hook that makes a layer in evaluation mode normalise by the blend.
 
         It moves the input so that the layer's arithmetic with its stored statistics comes to a
-        normalisation by the blended ones: differentiable, and the rest of the layer stays its own.
+        normalisation by the blended ones; the rest of the layer stays its own.
         """
-
-        def hook(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            x = inputs[0]
-            own = x[: len(x) // views]
-            mean, variance = _moments(own, correction=0)
-            weight = len(own) / (len(own) + self.statistics.prior)
-            blended_mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
-            blended_variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
-            scale = ((layer.running_var + layer.eps) / (blended_variance + layer.eps)).sqrt()
-            shift = layer.running_mean - blended_mean * scale
-            shape = (1, -1) + (1,) * (x.ndim - 2)
-            return (x * scale.to(x).view(shape) + shift.to(x).view(shape), *inputs[1:])
-
-        return hook
+        x = inputs[0]
+        mean, variance = _moments(x, correction=0)
+        weight = len(x) / (len(x) + self.statistics.prior)
+        blended_mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
+        blended_variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
+        scale = ((layer.running_var + layer.eps) / (blended_variance + layer.eps)).sqrt()
+        shift = layer.running_mean - blended_mean * scale
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        return (x * scale.to(x).view(shape) + shift.to(x).view(shape), *inputs[1:])
 
 
 def _moments(x: Tensor, correction: int) -> tuple[Tensor, Tensor]:

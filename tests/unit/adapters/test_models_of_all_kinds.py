@@ -95,14 +95,19 @@ def test_undefined_statistics_of_one_image_are_said_and_nothing_moves(
     images = torch.rand(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     adapter, fresh = (tapr.adapt(one_value_per_channel(), method, **options) for _ in range(2))
     fresh.model.load_state_dict(adapter.model.state_dict())
-    with pytest.raises(tapr.TaprError, match="larger batch, or statistics='blend'"):
+    with pytest.raises(tapr.TaprError, match="larger batch, or statistics='source'"):
         adapter(images[:1])
     assert torch.equal(adapter(images), fresh(images))
 
 
-def test_the_blend_is_defined_for_one_image() -> None:
-    adapter = tapr.adapt(one_value_per_channel(), statistics="blend")
-    assert adapter.predict(torch.full((1, 3, 2, 2), 0.5)).steps == 5
+@pytest.mark.parametrize(
+    ("method", "statistics"), [("pest", "source"), ("norm", "blend"), ("pest", "blend")]
+)
+def test_stored_and_blended_statistics_are_defined_for_one_image(
+    method: str, statistics: str
+) -> None:
+    adapter = tapr.adapt(one_value_per_channel(), method, statistics=statistics)
+    assert adapter(torch.full((1, 3, 2, 2), 0.5)).isfinite().all()
 
 
 class Returning(nn.Module):

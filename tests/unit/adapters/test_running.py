@@ -14,7 +14,7 @@ from tapr.adapters import running
 CASES: dict[str, dict[str, Any]] = {
     "tent": {"method": "tent"},
     "pest": {},
-    "control": {"lr": 0.0, "statistics": "blend", "feed": "untouched"},
+    "control": {"lr": 0.0, "statistics": "blend"},
     "untouched": {"feed": "untouched"},
 }
 
