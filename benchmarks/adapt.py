@@ -1,7 +1,8 @@
 """The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
 
     python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
-        [--rounds 3] [--threads 2] [--parts time,memory,measures] [--json results/performance.json]
+        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour]
+        [--json results/performance.json]
 
 (a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
 it comes. (b) is `tapr.adapt(model, method, layout="probe")` after `tapr.keep_memory()`. (c) is
@@ -12,6 +13,8 @@ The sides take turns within each round, each after an untimed forward and backwa
 rounds, and their range. (b) and (c) share a process. (a) has one of its own, which waits while the
 others run: what `mallopt` did to a process cannot be undone, a heap that was kept stays. Memory is
 measured apart, as the peak above what the process held before the side was made, over two steps.
+`measures` (what each measure buys) and `neighbour` (beside a busy process) take one step per batch,
+each side in a process of its own.
 """
 
 import argparse
@@ -74,8 +77,11 @@ def model_of(name: str) -> nn.Module:
     return model
 
 
-def ours(model: nn.Module, method: str, setting: Setting, layout: Layout = "probe") -> tapr.Adapter:
-    options: dict[str, Any] = {"steps": setting.steps} if method == "pest" else {}
+def ours(
+    model: nn.Module, method: str, setting: Setting, layout: Layout = "probe", **options: Any
+) -> tapr.Adapter:
+    if method == "pest":
+        options["steps"] = setting.steps
     return tapr.adapt(model, method, layout=layout, **options)
 
 
@@ -127,6 +133,11 @@ class Taker(NamedTuple):
     layout: Layout = "contiguous"
     plain: bool = False
     kept: bool = False  # is memory kept?
+    option: str | None = None  # of tapr, to be turned on
+    passive: bool = True  # do idle threads sleep (OMP_WAIT_POLICY), or spin as they come?
+
+
+PLAIN = Taker(plain=True, passive=False)
 
 
 def serve(pipe: Any, taker: Taker, name: str, method: str, setting: Setting, threads: int) -> None:
@@ -136,11 +147,14 @@ def serve(pipe: Any, taker: Taker, name: str, method: str, setting: Setting, thr
         tapr.keep_memory()
     model, images = model_of(name), a_batch(setting)
     one = bound(model, method, setting._replace(steps=1), taker.layout)
+    options = {taker.option: True} if taker.option else {}
     side: Side = (
         plain_loop.METHODS[method](model, setting.steps)
         if taker.plain
-        else ours(model, method, setting, taker.layout)
+        else ours(model, method, setting, taker.layout, **options)
     )
+    side(images)  # the optimiser has its memory, what is compiled is compiled
+    pipe.send("ready")
     while pipe.recv():
         one(images)
         pipe.send(measured(lambda: side(images)))
@@ -152,7 +166,12 @@ def apart(taker: Taker, name: str, method: str, setting: Setting) -> Iterator[Ca
     here, there = Pipe()
     arguments = (there, taker, name, method, setting, torch.get_num_threads())
     process = multiprocessing.Process(target=serve, args=arguments, daemon=True)
+    if taker.passive:
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # read when the process loads torch
+    else:
+        os.environ.pop("OMP_WAIT_POLICY", None)
     process.start()
+    here.recv()
 
     def turn() -> Turn:
         here.send(True)
@@ -183,7 +202,7 @@ def timed(name: str, method: str, rounds: int) -> dict[str, Any]:
         one(images)
         return measured(lambda: side(images))
 
-    with apart(Taker(plain=True), name, method, setting) as plain:
+    with apart(PLAIN, name, method, setting) as plain:
         own = {"tapr": partial(turn, adapter), "bound": partial(turn, limit)}
         turns = in_turns({"plain": plain, **own}, rounds)
     result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
@@ -249,24 +268,53 @@ def measures(name: str, method: str, rounds: int) -> dict[str, Any]:
     """What each measure buys, at one step: speed relative to the plain loop."""
     setting = SETTINGS[name]._replace(steps=1)
     takers = {
-        "plain": Taker(plain=True),
+        "plain": PLAIN,
         "batched views": Taker(),
         "and kept memory": Taker(kept=True),
         "and channels_last": Taker("channels_last"),
         "and both": Taker("channels_last", kept=True),
+        "and compiled": Taker("channels_last", kept=True, option="compile"),
+        "and amp instead": Taker("channels_last", kept=True, option="amp"),
     }
-    with ExitStack() as stack:
-        processes = {
-            title: stack.enter_context(apart(taker, name, method, setting))
-            for title, taker in takers.items()
-        }
-        turns = in_turns(processes, rounds)
+    turns = _all_apart(takers, name, method, setting, rounds)
     ratios = {title: _ratios(turns["plain"], own) for title, own in turns.items()}
     faults = {title: _summary(own, setting.batch)["page_faults"] for title, own in turns.items()}
     return {"times plain": ratios, "page faults": faults}
 
 
-PARTS = {"time": timed, "memory": memory, "measures": measures}
+def neighbour(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """What idle threads that spin cost beside a process that keeps one core busy."""
+    setting = SETTINGS[name]._replace(steps=1)
+    best = Taker("channels_last", kept=True)
+    takers = {"default": best._replace(passive=False), "passive": best}
+    found: dict[str, Any] = {}
+    for where in ("alone", "beside"):
+        busy = multiprocessing.Process(target=_spin if where == "beside" else None, daemon=True)
+        busy.start()
+        turns = _all_apart(takers, name, method, setting, rounds)
+        busy.kill()
+        found[where] = {waiting: _summary(own, setting.batch) for waiting, own in turns.items()}
+        found[where]["default / passive"] = _ratios(turns["default"], turns["passive"])
+    return found
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _all_apart(
+    takers: dict[str, Taker], name: str, method: str, setting: Setting, rounds: int
+) -> dict[str, list[Turn]]:
+    with ExitStack() as stack:
+        processes = {
+            title: stack.enter_context(apart(taker, name, method, setting))
+            for title, taker in takers.items()
+        }
+        return in_turns(processes, rounds)
+
+
+PARTS = {"time": timed, "memory": memory, "measures": measures, "neighbour": neighbour}
 
 
 def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator[str]:
@@ -284,19 +332,30 @@ def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator
                 f"times plain, CPU {own['cpu']:.2f}, {result['page faults'][title]:9,d} faults"
             )
         return
-    for side in ("plain", "tapr", "bound"):
-        own = result[side]
-        yield (
-            f"{name:14} {method:5} {side:6} {own['images_per_second']:8.1f} images/s "
-            f"{own['seconds']:7.2f} s ({own['range'][0]:.2f} to {own['range'][1]:.2f}) "
-            f"{own['cpu_seconds']:7.2f} CPU-s {own['page_faults']:9,d} faults"
-        )
-    for ratio in ("plain / tapr", "tapr / bound"):
-        own = result[ratio]
-        yield (
-            f"{name:14} {method:5} {ratio:13} {own['seconds']:.3f} "
-            f"({own['range'][0]:.3f} to {own['range'][1]:.3f}), CPU {own['cpu']:.3f}"
-        )
+    if part == "neighbour":
+        for where in ("alone", "beside"):
+            yield f"{name:14} {method:5} {where}"
+            yield from _sides(name, method, result[where])
+        return
+    yield from _sides(name, method, result)
+
+
+def _sides(name: str, method: str, result: dict[str, Any]) -> Iterator[str]:
+    for side, own in result.items():
+        if not isinstance(own, dict):
+            continue
+        low, high = own["range"]
+        if "images_per_second" in own:
+            yield (
+                f"{name:14} {method:5} {side:7} {own['images_per_second']:8.1f} images/s "
+                f"{own['seconds']:7.2f} s ({low:.2f} to {high:.2f}) "
+                f"{own['cpu_seconds']:7.2f} CPU-s {own['page_faults']:9,d} faults"
+            )
+        else:
+            yield (
+                f"{name:14} {method:5} {side:16} {own['seconds']:.3f} "
+                f"({low:.3f} to {high:.3f}), CPU {own['cpu']:.3f}"
+            )
 
 
 def main() -> None:
