@@ -9,7 +9,7 @@ import numpy as np
 
 from tapr.reports import names
 from tapr.reports.drawing import INK, Drawing, style
-from tapr.reports.grids import At, Grid, Series, grids
+from tapr.reports.grids import At, Grid, Series, grids, words
 from tapr.reports.needs import need
 from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate
@@ -22,16 +22,6 @@ ACROSS = 4  # panels in a row
 LOGARITHMIC = 50  # times the smallest: from there on an axis is logarithmic
 APART = 0.08  # of a logarithmic axis between two numbers at it
 CIRCLES = (450, 1700)  # square points of the worst and the best
-WORDS = {
-    "steps": "steps on each batch",
-    "lr": "learning rate",
-    "batch_size": "images in a batch",
-    "n": "ops in a row, n",
-    "m": "highest level, m (of 30)",
-    "severity": "severity (of 10)",
-    "width": "chains side by side",
-    "depth": "longest chain",
-}
 _CONSISTENCIES = {
     "jensen_shannon": "consistency",
     "summed_kl": "summed divergences",
@@ -81,7 +71,7 @@ def lines(name: str, grid: Grid) -> Drawing:
         ticks = _apart(values) if logarithmic else values
         axes.set_xticks([places[value] for value in ticks], [_written(value) for value in ticks])
         axes.minorticks_off()
-        axes.set_xlabel(_words(grid.axes[0]))
+        axes.set_xlabel(words(grid.axes[0]))
         axes.grid(axis="y")
     _common(figure, panels)
     return _drawing(name, grid, figure)
@@ -102,10 +92,10 @@ def circles(name: str, grid: Grid) -> Drawing:
         spare.remove()
     for axes, (domain, column, series) in zip(panels, pairs, strict=False):
         _circles(axes, series.points.get(domain, {}), column, (x, y))
-        third = [f"{_words(k)}: {v}" for k, v in zip(grid.axes[2:], column, strict=True)]
+        third = [f"{words(k)}: {v}" for k, v in zip(grid.axes[2:], column, strict=True)]
         several = [series.label] if len(grid.series) > 1 else []
         axes.set_title(", ".join([_domain(domain, grid.domains), *third, *several]), fontsize=9)
-        axes.set(xlabel=_words(grid.axes[0]), ylabel=_words(grid.axes[1]))
+        axes.set(xlabel=words(grid.axes[0]), ylabel=words(grid.axes[1]))
     return _drawing(name, grid, figure)
 
 
@@ -236,7 +226,7 @@ def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
 
 
 def _drawing(name: str, grid: Grid, figure: Figure) -> Drawing:
-    title = f"Accuracy against {names.listed([_words(axis) for axis in grid.axes])}"
+    title = f"Accuracy against {names.listed([words(axis) for axis in grid.axes])}"
     return Drawing(name, title, "With 95 % intervals. Higher is better.", figure)
 
 
@@ -267,10 +257,6 @@ def _apart(values: Sequence[float]) -> list[float]:
         if np.log(value / kept[-1]) >= APART * np.log(values[-1] / values[0]):
             kept.append(value)
     return kept
-
-
-def _words(key: str) -> str:
-    return WORDS.get(key, key.replace("_", " "))
 
 
 def _written(value: object) -> str:

@@ -21,6 +21,16 @@ STATISTICS = {
     "blend": "blended statistics, prior {prior:g}",
     "source": "the source's statistics",
 }
+WORDS = {
+    "steps": "steps on each batch",
+    "lr": "learning rate",
+    "batch_size": "images in a batch",
+    "n": "ops in a row, n",
+    "m": "highest level, m (of 30)",
+    "severity": "severity (of 10)",
+    "width": "chains side by side",
+    "depth": "longest chain",
+}
 _MISSING = object()
 
 
@@ -119,14 +129,19 @@ def _series(groups: list[list[_Entry]]) -> list[Series]:
 def _differing(recipe: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     """What tells a recipe from the others, in words."""
     keys = [k for k in recipe if any(_key(o.get(k)) != _key(recipe[k]) for o in others)]
-    return ", ".join(_words(key, recipe) for key in keys)
+    return ", ".join(_told(key, recipe) for key in keys)
 
 
-def _words(key: str, recipe: Mapping[str, Any]) -> str:
+def words(key: str) -> str:
+    """The name of a setting, for a reader."""
+    return WORDS.get(key, key.replace("_", " "))
+
+
+def _told(key: str, recipe: Mapping[str, Any]) -> str:
     value = recipe[key]
     if key == "statistics" and value in STATISTICS:
         return STATISTICS[value].format(**recipe)
-    return f"{key.replace('_', ' ')} {value}"
+    return f"{words(key)} {value}"
 
 
 def _estimates(system: System) -> dict[str, Estimate]:
