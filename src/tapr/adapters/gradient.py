@@ -64,7 +64,9 @@ class GradientAdapter(Adapter):
         self.optimizer = optimizing(self.moving.values())
         self.together = 1 + (views.count if views else 0)
         images = schedule.steps * self.together
-        self.passes = Passes(images + (schedule.predict == "after"), 0 if self.still else images)
+        fed = schedule.steps * self.norms.feeds_apart(self.together)
+        forward = images + fed + (schedule.predict == "after")
+        self.passes = Passes(forward, 0 if self.still else images)
 
     @property
     def still(self) -> bool:
@@ -169,6 +171,9 @@ class GradientAdapter(Adapter):
     def _forward(self, views: Tensor, images: int) -> Tensor:
         """Logits of all views from one forward, [V, B, K]."""
         count = len(views) // images
+        if self.norms.feeds_apart(count):
+            with torch.no_grad(), self.norms.feeding():
+                self._run("feeding", views[:images])
         with self.norms.adapting(count):
             return self._run("adapting", views).view(count, images, -1)
 

@@ -31,7 +31,7 @@ class Norm(Adapter):
         """Feed the statistics if they are kept, then predict with them."""
         refused = 0
         if self.norms.statistics.moves:
-            with self.norms.adapting(views=1):
+            with self.norms.feeding():
                 self.logits(images)
             if not all_finite(self.norms.buffers()):
                 self.refuse("the statistics of this batch are not finite")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FunctionType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["adapting", "predicting"]
+Kind = Literal["adapting", "feeding", "predicting"]
 LOSS_SCALE = 2.0**10  # float16 has no gradients below 6e-8; the scale is taken out before the step
 
 
@@ -18,9 +18,7 @@ class Running:
 
     def __init__(self, model: nn.Module, *, compile: bool, amp: bool) -> None:
         self.model, self.amp = model, amp
-        self._compiled: dict[Kind, Any] = {}
-        if compile:
-            self._compiled = {"adapting": _compiled(), "predicting": _compiled()}
+        self._compiled = {kind: _compiled() for kind in get_args(Kind)} if compile else {}
 
     @contextmanager
     def __call__(self, kind: Kind, device: torch.device) -> Iterator[None]:

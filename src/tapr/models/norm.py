@@ -12,8 +12,10 @@ forward only the untouched images are there, and `use` says whose statistics the
 | `cumulative` | the mean over the stream so far, one entry for every adapting forward |
 | `blend`      | (prior x stored + n x own) / (prior + n) for n images                 |
 
-`feed` says which images of an adapting forward give these statistics: all `views`, or only the
-`untouched` ones. Layers that keep no running statistics always use the images' own.
+`feed` says which images move these statistics: all `views`, in the adapting forward itself, or the
+`untouched` ones, in a further forward without the others: what a layer sees depends on whose
+statistics the layers before it used. Layers that keep no running statistics always use the images'
+own.
 """
 
 from collections.abc import Callable, Iterator
@@ -79,22 +81,27 @@ class BatchNorms:
         """The stored statistics of all layers."""
         return [tensor for m in self.tracking for tensor in (m.running_mean, m.running_var)]
 
+    def feeds_apart(self, views: int) -> bool:
+        """Do the untouched among `views` views need a forward of their own, to feed alone?"""
+        return self.statistics.moves and self.statistics.feed == "untouched" and views > 1
+
     @contextmanager
     def adapting(self, views: int) -> Iterator[None]:
-        """Normalise a forward of `views` views behind one another, and feed the statistics."""
-        use, feed, momentum, _ = self.statistics
-        apart = self.statistics.moves and views > 1 and feed == "untouched"
-        with ExitStack() as stack:
-            if use == "source":
-                stack.enter_context(_mode(self.layers, training=False))
-            elif self.statistics.moves and not apart:
-                # Momentum None is torch's own cumulative mean.
-                rate = None if use == "cumulative" else momentum
-                stack.enter_context(_mode(self.layers, training=True, momentum=rate))
-            else:
-                stack.enter_context(_mode(self.layers, training=True, track_running_stats=False))
-            if apart:
-                stack.enter_context(_hooks(self.tracking, self._feed(views)))
+        """Normalise a forward of `views` views behind one another, and feed if none is apart."""
+        if self.statistics.moves and not self.feeds_apart(views):
+            with self.feeding():
+                yield
+        else:
+            training = self.statistics.use != "source"
+            with _mode(self.layers, training=training, track_running_stats=False):
+                yield
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Normalise a forward by its own statistics, and move the stored ones towards them."""
+        # Momentum None is torch's own cumulative mean.
+        rate = None if self.statistics.use == "cumulative" else self.statistics.momentum
+        with _mode(self.layers, training=True, momentum=rate):
             yield
 
     @contextmanager
@@ -107,21 +114,6 @@ class BatchNorms:
                 stack.enter_context(_hooks(self.tracking, self._blend))
             yield
 
-    def _feed(self, views: int) -> Callable[..., None]:
-        """A pre-hook that moves a layer's stored statistics by the untouched images alone."""
-
-        @torch.no_grad()
-        def hook(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-            mean, variance = _moments(inputs[0][: len(inputs[0]) // views], correction=1)
-            layer.num_batches_tracked += 1
-            weight: Any = self.statistics.momentum
-            if self.statistics.use == "cumulative":
-                weight = 1 / layer.num_batches_tracked.to(layer.running_mean)
-            layer.running_mean.lerp_(mean.to(layer.running_mean), weight)
-            layer.running_var.lerp_(variance.to(layer.running_var), weight)
-
-        return hook
-
     def _blend(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """A pre-hook that makes a layer in evaluation mode normalise by the blend.
 
@@ -129,7 +121,8 @@ class BatchNorms:
         normalisation by the blended ones; the rest of the layer stays its own.
         """
         x = inputs[0]
-        mean, variance = _moments(x, correction=0)
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        variance, mean = torch.var_mean(x, axes, correction=0)
         weight = len(x) / (len(x) + self.statistics.prior)
         blended_mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
         blended_variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
@@ -137,15 +130,6 @@ class BatchNorms:
         shift = layer.running_mean - blended_mean * scale
         shape = (1, -1) + (1,) * (x.ndim - 2)
         return (x * scale.to(x).view(shape) + shift.to(x).view(shape), *inputs[1:])
-
-
-def _moments(x: Tensor, correction: int) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each channel, over images and positions."""
-    axes = [axis for axis in range(x.ndim) if axis != 1]
-    if correction and x.numel() // x.shape[1] < 2:
-        raise ValueError("expected more than 1 value per channel")  # as the layer itself does
-    variance, mean = torch.var_mean(x, axes, correction=correction)
-    return mean, variance
 
 
 @contextmanager
