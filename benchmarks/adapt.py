@@ -134,10 +134,7 @@ class Taker(NamedTuple):
     plain: bool = False
     kept: bool = False  # is memory kept?
     option: str | None = None  # of tapr, to be turned on
-    passive: bool = True  # do idle threads sleep (OMP_WAIT_POLICY), or spin as they come?
-
-
-PLAIN = Taker(plain=True, passive=False)
+    passive: bool = False  # do idle threads sleep (OMP_WAIT_POLICY), or spin as they come?
 
 
 def serve(pipe: Any, taker: Taker, name: str, method: str, setting: Setting, threads: int) -> None:
@@ -168,9 +165,8 @@ def apart(taker: Taker, name: str, method: str, setting: Setting) -> Iterator[Ca
     process = multiprocessing.Process(target=serve, args=arguments, daemon=True)
     if taker.passive:
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # read when the process loads torch
-    else:
-        os.environ.pop("OMP_WAIT_POLICY", None)
     process.start()
+    os.environ.pop("OMP_WAIT_POLICY", None)
     here.recv()
 
     def turn() -> Turn:
@@ -202,7 +198,7 @@ def timed(name: str, method: str, rounds: int) -> dict[str, Any]:
         one(images)
         return measured(lambda: side(images))
 
-    with apart(PLAIN, name, method, setting) as plain:
+    with apart(Taker(plain=True), name, method, setting) as plain:
         own = {"tapr": partial(turn, adapter), "bound": partial(turn, limit)}
         turns = in_turns({"plain": plain, **own}, rounds)
     result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
@@ -268,7 +264,7 @@ def measures(name: str, method: str, rounds: int) -> dict[str, Any]:
     """What each measure buys, at one step: speed relative to the plain loop."""
     setting = SETTINGS[name]._replace(steps=1)
     takers = {
-        "plain": PLAIN,
+        "plain": Taker(plain=True),
         "batched views": Taker(),
         "and kept memory": Taker(kept=True),
         "and channels_last": Taker("channels_last"),
@@ -286,7 +282,7 @@ def neighbour(name: str, method: str, rounds: int) -> dict[str, Any]:
     """What idle threads that spin cost beside a process that keeps one core busy."""
     setting = SETTINGS[name]._replace(steps=1)
     best = Taker("channels_last", kept=True)
-    takers = {"default": best._replace(passive=False), "passive": best}
+    takers = {"default": best, "passive": best._replace(passive=True)}
     found: dict[str, Any] = {}
     for where in ("alone", "beside"):
         busy = multiprocessing.Process(target=_spin if where == "beside" else None, daemon=True)
