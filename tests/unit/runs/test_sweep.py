@@ -237,12 +237,12 @@ def until_batches(folder: Path, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="POSIX signals")
 def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> None:
-    first = started("out", 2, SLOWLY="0.05")
+    first = started("out", 2, SLOWLY="0.3")
     until_batches(place / "out", random.randint(1, 4))
-    time.sleep(random.random() / 5)
+    time.sleep(random.random() / 2)
     os.kill(first.pid, signal.SIGKILL)  # the parent alone: its processes have to notice
     first.communicate()  # ends when all who hold its output have ended
-    assert sum(end for *_, end in essence(place / "out").values()) < 6
+    assert batches(place / "out") < 16  # of 18: there is something left to interrupt
 
     second = started("out", 1, SLOWLY="0.2")
     until_batches(place / "out", batches(place / "out") + 1)
