@@ -6,6 +6,7 @@ here is done unasked: see docs/adr/0006-layout.md.
 """
 
 from collections.abc import Hashable, Mapping
+from statistics import median
 from time import perf_counter
 from typing import Literal, get_args
 
@@ -17,13 +18,13 @@ from tapr.registry import Registry
 
 Layout = Literal["kept", "probe", "channels_last", "contiguous"]
 LAYOUTS = Registry("layout", {name: name for name in get_args(Layout)})
-FORMATS: Mapping[str, torch.memory_format] = {
+FORMATS: Mapping[Layout, torch.memory_format] = {
     "contiguous": torch.contiguous_format,
     "channels_last": torch.channels_last,
 }
-PIXELS = 2**14  # of the trial's images together: 16 images of 32 x 32
-ROUNDS = 4  # the quickest counts, so that the first may warm up
-MARGIN = 0.95  # channels_last has to be that much quicker, or the plain layout is taken
+PIXELS = 2**16  # of the trial's images together: 64 images of 32 x 32
+ROUNDS = 6  # the first of them warms up
+PATIENCE = 20.0  # seconds of trial, after which two rounds are enough
 _found: dict[Hashable, Layout] = {}
 
 
@@ -75,15 +76,19 @@ def _key(model: nn.Module, images: Tensor) -> Hashable:
 
 def _timed(model: nn.Module, images: Tensor) -> Layout:
     few = images[: max(1, PIXELS // (images.shape[2] * images.shape[3]))]
-    seconds: dict[Layout, list[float]] = {"contiguous": [], "channels_last": []}
-    for _ in range(ROUNDS):
-        for layout, taken in seconds.items():
-            arrange(model, layout)
-            started = perf_counter()
-            _pass(model, matching(model, few, layout))
-            taken.append(perf_counter() - started)
-    last, plain = min(seconds["channels_last"]), min(seconds["contiguous"])
-    return "channels_last" if last < MARGIN * plain else "contiguous"
+    spent, ratios = 0.0, list[float]()
+    while len(ratios) < (2 if spent > PATIENCE else ROUNDS):
+        plain, last = (_seconds(model, few, layout) for layout in FORMATS)
+        spent += plain + last
+        ratios.append(last / plain)  # of neighbours in time: a busy moment falls on both
+    return "channels_last" if median(ratios[1:]) < 1 else "contiguous"
+
+
+def _seconds(model: nn.Module, images: Tensor, layout: Layout) -> float:
+    arrange(model, layout)
+    started = perf_counter()
+    _pass(model, matching(model, images, layout))
+    return perf_counter() - started
 
 
 def _pass(model: nn.Module, images: Tensor) -> None:

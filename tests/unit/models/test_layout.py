@@ -1,6 +1,7 @@
 """Layouts: what they change (speed, rounding) and what they must not."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,13 @@ def last(model: nn.Module) -> bool:
     return all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
 
 
-def fake_clock(monkeypatch: pytest.MonkeyPatch, contiguous: float, channels_last: float) -> None:
-    """A clock on which a pass takes that long: the layouts take turns, contiguous first."""
+def fake_clock(monkeypatch: pytest.MonkeyPatch, turns: list[tuple[float, float]]) -> None:
+    """A clock on which a pass takes that long, in turns: contiguous, then channels last."""
 
     def ticks() -> Iterator[float]:
         now = 0.0
         while True:
-            for seconds in (contiguous, channels_last):
+            for seconds in chain.from_iterable(turns):
                 yield now
                 now += seconds
                 yield now
@@ -44,13 +45,13 @@ def fake_clock(monkeypatch: pytest.MonkeyPatch, contiguous: float, channels_last
 def test_the_quicker_layout_is_taken_and_asked_for_once(
     model: nn.Module, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_clock(monkeypatch, contiguous=3, channels_last=1)
+    fake_clock(monkeypatch, [(3, 1)])
     first = tapr.adapt(model, layout="probe")
     first(images)
     assert first.layout == first.recipe["layout"] == "channels_last"
     assert last(first.model)
     assert not last(model)
-    fake_clock(monkeypatch, contiguous=1, channels_last=3)
+    fake_clock(monkeypatch, [(1, 3)])
     second = tapr.adapt(model, layout="probe")
     second(images)
     assert second.layout == "channels_last"  # found already: same seed, same logits
@@ -62,15 +63,41 @@ def test_the_quicker_layout_is_taken_and_asked_for_once(
 def test_equal_times_leave_the_plain_layout(
     model: nn.Module, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_clock(monkeypatch, contiguous=1, channels_last=0.97)
+    fake_clock(monkeypatch, [(1, 1)])
     assert layout.probe(model, images) == "contiguous"
+
+
+@pytest.mark.parametrize(
+    ("turns", "quicker"),
+    [
+        ([(0.2, 0.1), (0.9, 1.0), (0.2, 0.1)], "channels_last"),  # all is slow for a while
+        ([(0.2, 0.1), (0.2, 2.0), (0.2, 0.1)], "channels_last"),  # one turn is disturbed
+        ([(9, 0.1), (1, 1.1), (1, 1.1), (1, 1.1), (1, 1.1), (1, 1.1)], "contiguous"),  # warming up
+    ],
+)
+def test_a_busy_moment_does_not_decide(
+    turns: list[tuple[float, float]],
+    quicker: str,
+    model: nn.Module,
+    images: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_clock(monkeypatch, turns)
+    assert layout.probe(model, images) == quicker
+
+
+def test_a_slow_model_is_tried_twice_only(
+    model: nn.Module, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_clock(monkeypatch, [(20, 30), (20, 10), (20, 30), (20, 30)])
+    assert layout.probe(model, images) == "channels_last"
 
 
 @pytest.mark.parametrize("method", ["source", "norm", "tent", "pest"])
 def test_the_trial_itself_moves_nothing(
     model: nn.Module, images: Tensor, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_clock(monkeypatch, contiguous=1, channels_last=3)
+    fake_clock(monkeypatch, [(1, 3)])
     probed, plain = tapr.adapt(model, method, layout="probe"), tapr.adapt(model, method)
     calls: list[int] = []
     probed.model.register_forward_hook(lambda *_: calls.append(1))
@@ -107,12 +134,12 @@ def test_images_are_brought_into_the_layout(name: str, model: nn.Module, images:
 def test_a_saved_state_goes_on_in_its_layout(
     model: nn.Module, images: Tensor, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_clock(monkeypatch, contiguous=3, channels_last=1)
+    fake_clock(monkeypatch, [(3, 1)])
     adapter = tapr.adapt(model, method, layout="probe")
     adapter(images)
     adapter.save(tmp_path / "state")
     monkeypatch.setattr(layout, "_found", {})  # another process, whose clock says otherwise
-    fake_clock(monkeypatch, contiguous=1, channels_last=3)
+    fake_clock(monkeypatch, [(1, 3)])
     loaded = tapr.load(tmp_path / "state", model)
     by_hand = tapr.adapt(model, method, layout="probe").load(tmp_path / "state")
     assert loaded.layout == by_hand.layout == "channels_last"
