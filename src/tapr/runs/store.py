@@ -68,6 +68,7 @@ class Journal:
             with self.path.open("a", encoding="utf-8") as file:
                 if not file.tell():
                     file.write(records.begin(cell, environment()))
+                    file.flush()  # a report of what is under way finds more than an empty file
                 for record in batches:
                     file.write(records.batch_line(record))
                     file.flush()

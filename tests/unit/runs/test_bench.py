@@ -5,21 +5,23 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from torch import nn
 from typer.testing import CliRunner
 
 import tapr
 from tapr import records
 from tapr.cli import app
-from tapr.records import RunRecord
+from tapr.records import BatchRecord, RunRecord
 from tapr.runs import spec as specs
 from tapr.runs.bench import Bench
-from tapr.runs.store import locked
+from tapr.runs.store import Journal, locked
 
 MODEL = """
 import os, signal, torch
@@ -117,6 +119,17 @@ def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
     assert [(b.forward, b.backward) for b in mine.batches] == [(70, 60), (70, 60), (28, 24)]
     assert [batch.steps for batch in mine.batches] == [2, 2, 2]
     assert not list((place / "out").glob("*.state"))
+
+
+def test_a_run_can_be_read_from_its_first_moment(tmp_path: Path) -> None:
+    path, seen = tmp_path / "run.jsonl", []
+
+    def batches() -> Iterator[BatchRecord]:
+        seen.append(records.read(path))
+        yield from ()
+
+    list(Journal(path).write({"data": "photos"}, tapr.adapt(nn.Flatten(), "source"), batches()))
+    assert [(run.images, run.end, problems) for run, problems in seen] == [(0, None, [])]
 
 
 def test_the_adapter_starts_each_corruption_from_the_source(place: Path) -> None:
