@@ -66,7 +66,8 @@ def brightness(images: Tensor, factor: Values) -> Tensor:
 
 def contrast(images: Tensor, factor: Values) -> Tensor:
     """Blend with the image's mean grey: 0 is that grey, 1 the image, above 1 more contrast."""
-    mean = grey(images).mean((1, 2, 3), dtype=torch.float64).add_(0.5).floor_().float()
+    total, pixels = grey(images).long().sum((1, 2, 3)), images.shape[2:].numel()
+    mean = ((2 * total + pixels) // (2 * pixels)).float()  # rounded, a half upwards
     levels = torch.arange(256, dtype=torch.float32, device=images.device)
     table = blend(mean.unsqueeze(1), levels, beside(images, factor).unsqueeze(1))
     return _look_up(images, table.short().byte().unsqueeze(1))
@@ -75,14 +76,14 @@ def contrast(images: Tensor, factor: Values) -> Tensor:
 def autocontrast(images: Tensor) -> Tensor:
     """Stretch each channel so that its darkest level becomes 0 and its lightest 255."""
     pixels = images.flatten(2)
-    low, high = pixels.amin(2, keepdim=True), pixels.amax(2, keepdim=True)
+    low, high = pixels.amin(2, keepdim=True).cpu(), pixels.amax(2, keepdim=True).cpu()
     flat = high == low
-    # Not `255 / tensor`, which rounds twice.
-    scale = torch.full(low.shape, 255.0, dtype=torch.float64, device=images.device)
+    # In float64, which not every device has; not `255 / tensor`, which rounds twice.
+    scale = torch.full(low.shape, 255.0, dtype=torch.float64)
     scale = scale.div_(high - low).masked_fill_(flat, 1)
-    levels = torch.arange(256, dtype=torch.float64, device=images.device)
+    levels = torch.arange(256, dtype=torch.float64)
     table = (levels * scale).sub_(low.masked_fill_(flat, 0) * scale)
-    return _look_up(images, table.clamp_(0, 255).short().byte())
+    return _look_up(images, table.clamp_(0, 255).short().byte().to(images.device))
 
 
 def equalize(images: Tensor) -> Tensor:
@@ -94,8 +95,8 @@ def equalize(images: Tensor) -> Tensor:
     histogram = histogram.view(-1, 256)
     brightest = pixels.amax(1, keepdim=True)
     step = (pixels.shape[1] - histogram.gather(1, brightest)) // 255
-    below = (histogram.cumsum(1) - histogram).add_(step // 2).double()
-    table = below.div_(step).clamp_(0, 255).short().byte()  # no step: garbage, not used
+    below = (histogram.cumsum(1) - histogram).add_(step // 2)
+    table = (below // step.clamp(min=1)).clamp_(0, 255).byte()
     levels = torch.arange(256, dtype=torch.uint8, device=images.device)
     return torch.where(step > 0, table, levels).gather(1, pixels).view(images.shape)
 
