@@ -1,20 +1,22 @@
 """The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
 
     python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
-        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour]
+        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone]
         [--json results/performance.json]
 
 (a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
 it comes. (b) is `tapr.adapt(model, method, layout="probe")` after `tapr.keep_memory()`. (c) is
 nothing but the forwards and backwards that the method needs, on ready-made views, in the quicker of
-the two layouts, with kept memory: no views, no loss worth its name, no optimiser, no guard.
+the two layouts, with kept memory: no views, no loss worth its name, no optimiser, no guard. Beside
+them stands "products": as many FLOPs as products of matrices, the quickest a processor can do.
 
 The sides take turns within each round, each after an untimed forward and backward; medians over the
 rounds, and their range. (b) and (c) share a process. (a) has one of its own, which waits while the
 others run: what `mallopt` did to a process cannot be undone, a heap that was kept stays. Memory is
 measured apart, as the peak above what the process held before the side was made, over two steps.
 `measures` (what each measure buys) and `neighbour` (beside a busy process) take one step per batch,
-each side in a process of its own.
+each side in a process of its own. `forgone` times what views made meanwhile and an inference-mode
+prediction could save at the most.
 """
 
 import argparse
@@ -115,6 +117,18 @@ def bound(model: nn.Module, method: str, setting: Setting, layout: Layout = "pro
     return passes
 
 
+def products(flops: int, side: int = 512) -> Side:
+    """As many floating-point operations, all of them in products of square matrices."""
+    matrix, product = torch.rand(side, side), torch.empty(side, side)
+
+    def multiply(images: Tensor) -> Tensor:
+        for _ in range(round(flops / (2 * side**3))):
+            torch.mm(matrix, matrix, out=product)
+        return product
+
+    return multiply
+
+
 def measured(call: Callable[[], object]) -> Turn:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     cpu, started = time.process_time(), time.perf_counter()
@@ -193,17 +207,20 @@ def timed(name: str, method: str, rounds: int) -> dict[str, Any]:
     one = bound(model, method, setting._replace(steps=1))
     for side in (adapter, limit):  # the layout is found, the optimiser has its memory
         side(images)
+    same = products(adapter.cost(images.shape).flops)
 
     def turn(side: Side) -> Turn:
         one(images)
         return measured(lambda: side(images))
 
     with apart(Taker(plain=True), name, method, setting) as plain:
-        own = {"tapr": partial(turn, adapter), "bound": partial(turn, limit)}
+        sides: dict[str, Side] = {"tapr": adapter, "bound": limit, "products": same}
+        own = {title: partial(turn, side) for title, side in sides.items()}
         turns = in_turns({"plain": plain, **own}, rounds)
     result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
     result["plain / tapr"] = _ratios(turns["plain"], turns["tapr"])
     result["tapr / bound"] = _ratios(turns["tapr"], turns["bound"])
+    result["plain / products"] = _ratios(turns["plain"], turns["products"])
     result["layout"] = adapter.layout
     return result
 
@@ -299,6 +316,27 @@ def _spin() -> None:
         pass
 
 
+def forgone(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """A batch by tapr; its views alone; its prediction without gradients, and in inference mode."""
+    setting, model = SETTINGS[name], model_of(name)
+    images, adapter = a_batch(setting), ours(model, method, setting)
+    generator, views = torch.Generator().manual_seed(0), Views(AugMix(), VIEWS[method] - 1)
+    adapter(images)
+    arrange(model, adapter.layout)
+    matched = matching(model, images)
+    takers: dict[str, Callable[[], object]] = {
+        "batch": lambda: adapter(images),
+        "views": lambda: views(images, generator),
+        "no_grad": lambda: torch.no_grad()(model)(matched),
+        "inference_mode": lambda: torch.inference_mode()(model)(matched),
+    }
+    turns = in_turns({title: partial(measured, call) for title, call in takers.items()}, rounds)
+    result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
+    result["views / batch"] = _ratios(turns["views"], turns["batch"])
+    result["no_grad / inference_mode"] = _ratios(turns["no_grad"], turns["inference_mode"])
+    return result
+
+
 def _all_apart(
     takers: dict[str, Taker], name: str, method: str, setting: Setting, rounds: int
 ) -> dict[str, list[Turn]]:
@@ -310,7 +348,13 @@ def _all_apart(
         return in_turns(processes, rounds)
 
 
-PARTS = {"time": timed, "memory": memory, "measures": measures, "neighbour": neighbour}
+PARTS = {
+    "time": timed,
+    "memory": memory,
+    "measures": measures,
+    "neighbour": neighbour,
+    "forgone": forgone,
+}
 
 
 def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator[str]:
@@ -343,7 +387,7 @@ def _sides(name: str, method: str, result: dict[str, Any]) -> Iterator[str]:
         low, high = own["range"]
         if "images_per_second" in own:
             yield (
-                f"{name:14} {method:5} {side:7} {own['images_per_second']:8.1f} images/s "
+                f"{name:14} {method:5} {side:8} {own['images_per_second']:8.1f} images/s "
                 f"{own['seconds']:7.2f} s ({low:.2f} to {high:.2f}) "
                 f"{own['cpu_seconds']:7.2f} CPU-s {own['page_faults']:9,d} faults"
             )
