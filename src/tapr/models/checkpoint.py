@@ -77,11 +77,17 @@ def fit(model: nn.Module, checkpoint: Checkpoint, what: str) -> None:
         if state[key].numel() != own[key].numel()
         or state[key].squeeze().shape != own[key].squeeze().shape
     ]
-    if missing or surplus or shapes:
+    kinds = [
+        f"{key} is {state[key].dtype}, expected {own[key].dtype}"
+        for key in own.keys() & state.keys()
+        if own[key].is_floating_point() and not state[key].is_floating_point()
+    ]
+    if missing or surplus or shapes or kinds:
         problems = [
             _listed("missing", (_with_nearest(key, surplus) for key in sorted(missing))),
             _listed("surplus", sorted(surplus)),
             _listed("of another shape", sorted(shapes)),
+            _listed("of another kind", sorted(kinds)),
         ]
         raise ModelError(f"{what} does not fit: " + "; ".join(filter(None, problems)))
     model.load_state_dict({key: state[key].reshape(own[key].shape) for key in own}, strict=True)
@@ -117,6 +123,8 @@ def _unwrapped(content: object, path: Path) -> dict[str, Tensor]:
             raise ModelError(f"expected names with tensors in {path}, but {key!r} is no name")
         if not isinstance(value, Tensor):
             raise ModelError(f"expected names with tensors in {path}, but {key!r} has none")
+        if value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise ModelError(f"{key} in {path} is sparse, quantized or empty; expected its values")
     return dict(content)
 
 

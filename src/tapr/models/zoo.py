@@ -75,7 +75,8 @@ def _from_file(path: Path, architecture: str | None, classes: int | None) -> nn.
             f"{path} does not say its architecture; expected architecture=..., "
             "e.g. 'wrn-28-10' or 'resnet-50'"
         )
-    found = len(saved.state[HEAD]) if HEAD in saved.state else None
+    head = saved.state.get(HEAD)
+    found = len(head) if head is not None and head.ndim else None
     if classes is not None and found is not None and classes != found:
         raise ModelError(f"expected {classes} classes, the head of {path} has {found}")
     model = build(architecture, found or classes or 2)

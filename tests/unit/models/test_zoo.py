@@ -1,5 +1,6 @@
 import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,25 @@ def test_class_count(tmp_path: Path) -> None:
 def test_other_content(content: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=message):
         load(foreign(tmp_path, content), architecture="wrn-10-1")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda head: head.to_sparse(), r"fc.weight in .* is sparse, quantized or empty"),
+        (lambda head: head.to("meta"), r"fc.weight in .* is sparse, quantized or empty"),
+        (lambda head: head > 0, r"1 of another kind: fc.weight is torch.bool, expected torch.fl"),
+        (lambda head: head.to(torch.complex64), r"fc.weight is torch.complex64, expected torch.fl"),
+        (lambda head: head.sum(), r"fc.weight is \[\], expected \[2, 64\]"),
+    ],
+)
+def test_tensors_of_another_kind(
+    change: Callable[[torch.Tensor], torch.Tensor], message: str, tmp_path: Path
+) -> None:
+    state = build("wrn-10-1", 4).state_dict()
+    path = foreign(tmp_path, state | {"fc.weight": change(state["fc.weight"])})
+    with pytest.raises(ModelError, match=message):
+        load(path, architecture="wrn-10-1")
 
 
 def test_unknown_names_and_files(tmp_path: Path) -> None:
