@@ -1,14 +1,14 @@
 """The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
 
     python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
-        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone]
+        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone,probe]
         [--json results/performance.json]
 
 (a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
 it comes. (b) is `tapr.adapt(model, method, layout="probe")` after `tapr.keep_memory()`. (c) is
 nothing but the forwards and backwards that the method needs, on ready-made views, in the quicker of
 the two layouts, with kept memory: no views, no loss worth its name, no optimiser, no guard. Beside
-them stands "products": as many FLOPs as products of matrices, the quickest a processor can do.
+them stands "products": as many FLOPs as products of matrices, a processor's easiest work.
 
 The sides take turns within each round, each after an untimed forward and backward; medians over the
 rounds, and their range. (b) and (c) share a process. (a) has one of its own, which waits while the
@@ -16,7 +16,7 @@ others run: what `mallopt` did to a process cannot be undone, a heap that was ke
 measured apart, as the peak above what the process held before the side was made, over two steps.
 `measures` (what each measure buys) and `neighbour` (beside a busy process) take one step per batch,
 each side in a process of its own. `forgone` times what views made meanwhile and an inference-mode
-prediction could save at the most.
+prediction could save at the most. `probe` asks for the quicker layout once in each round.
 """
 
 import argparse
@@ -26,6 +26,7 @@ import multiprocessing
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
@@ -43,7 +44,8 @@ from torch import Tensor, nn
 import tapr
 from tapr.augment import AugMix, Views
 from tapr.models import build, load
-from tapr.models.layout import Layout, arrange, matching, probe
+from tapr.models import layout as layouts
+from tapr.models.layout import Layout, arrange, matching
 from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.scope import SCOPES
 
@@ -102,7 +104,7 @@ def bound(model: nn.Module, method: str, setting: Setting, layout: Layout = "pro
     def passes(images: Tensor) -> Tensor:
         if id(images) not in ready:
             if layout == "probe":
-                probe(model, images)
+                layouts.probe(model, images)
             ready[id(images)] = matching(model, views(images, generator))
         logits = images
         for _ in range(setting.steps if method == "pest" else method == "tent"):
@@ -337,6 +339,17 @@ def forgone(name: str, method: str, rounds: int) -> dict[str, Any]:
     return result
 
 
+def probing(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """How often each layout is found the quicker one, and how long that takes."""
+    setting = SETTINGS[name]
+    model, images = ours(model_of(name), method, setting).model, a_batch(setting)
+    found, turns = Counter[str](), []
+    for _ in range(rounds):
+        layouts._found.clear()
+        turns.append(measured(lambda: found.update([layouts.probe(model, images)])))
+    return {"found": dict(found), "seconds": median(turn.seconds for turn in turns)}
+
+
 def _all_apart(
     takers: dict[str, Taker], name: str, method: str, setting: Setting, rounds: int
 ) -> dict[str, list[Turn]]:
@@ -354,6 +367,7 @@ PARTS = {
     "measures": measures,
     "neighbour": neighbour,
     "forgone": forgone,
+    "probe": probing,
 }
 
 
@@ -363,6 +377,9 @@ def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator
             f"{result['bound']:.0f}, ratio {result['ratio']:.2f}, predicted "
             f"{result['predicted']:.0f}"
         )
+        return
+    if part == "probe":
+        yield f"{name:14} {method:5} {result['found']}, {result['seconds']:.2f} s each"
         return
     if part == "measures":
         for title, own in result["times plain"].items():
@@ -387,7 +404,7 @@ def _sides(name: str, method: str, result: dict[str, Any]) -> Iterator[str]:
         low, high = own["range"]
         if "images_per_second" in own:
             yield (
-                f"{name:14} {method:5} {side:8} {own['images_per_second']:8.1f} images/s "
+                f"{name:14} {method:5} {side:14} {own['images_per_second']:8.1f} images/s "
                 f"{own['seconds']:7.2f} s ({low:.2f} to {high:.2f}) "
                 f"{own['cpu_seconds']:7.2f} CPU-s {own['page_faults']:9,d} faults"
             )
@@ -410,7 +427,12 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     multiprocessing.set_start_method("spawn")
     tapr.keep_memory()
-    about = {"torch": torch.__version__, "threads": arguments.threads, "cores": os.cpu_count()}
+    about = {
+        "torch": torch.__version__,
+        "threads": arguments.threads,
+        "cores": os.cpu_count(),
+        "rounds": arguments.rounds,
+    }
     kept = arguments.json and arguments.json.exists()
     results: dict[str, Any] = json.loads(arguments.json.read_text()) if kept else {}
     for part in arguments.parts.split(","):

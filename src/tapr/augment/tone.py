@@ -66,7 +66,7 @@ def brightness(images: Tensor, factor: Values) -> Tensor:
 
 def contrast(images: Tensor, factor: Values) -> Tensor:
     """Blend with the image's mean grey: 0 is that grey, 1 the image, above 1 more contrast."""
-    total, pixels = grey(images).long().sum((1, 2, 3)), images.shape[2:].numel()
+    total, pixels = grey(images).sum((1, 2, 3), dtype=torch.long), images.shape[2:].numel()
     mean = ((2 * total + pixels) // (2 * pixels)).float()  # rounded, a half upwards
     levels = torch.arange(256, dtype=torch.float32, device=images.device)
     table = blend(mean.unsqueeze(1), levels, beside(images, factor).unsqueeze(1))
