@@ -1,0 +1,11 @@
+"""The names that more than one layer needs; importing them costs nothing, torch least of all."""
+
+from collections.abc import Mapping
+
+# Method -> its class. Every other place takes a method's name from here, or from the class.
+METHODS: Mapping[str, str] = {
+    "source": "tapr.methods.source:Source",
+    "norm": "tapr.methods.norm:Norm",
+    "tent": "tapr.methods.tent:Tent",
+    "pest": "tapr.methods.pest:PEST",
+}
