@@ -11,17 +11,18 @@ import pytest
 import tapr
 
 SOURCE = Path(tapr.__file__).parent
-BASE = {"errors", "files", "registry", "rng", "types"}
+BASE = {"errors", "files", "names", "registry", "rng", "types"}
 # Package or module -> what of tapr it may import, besides itself: docs/design.md.
 LAYERS = {
     "errors": set(),
+    "names": set(),
     "types": set(),
     "registry": {"errors"},
     "rng": {"errors"},
     "files": {"errors"},
     "cache": {"errors", "files"},
     "process": set(),
-    "records": {"errors"},
+    "records": {"errors", "names"},
     "datasets": {*BASE, "cache"},
     "corruptions": {*BASE, "cache"},
     "augment": BASE,
@@ -29,7 +30,7 @@ LAYERS = {
     "objectives": BASE,
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
-    "reports": {"errors", "records"},
+    "reports": {"errors", "names", "records"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
 LAYERS["cli"] = set(LAYERS)
