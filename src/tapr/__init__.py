@@ -7,28 +7,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tapr import adapters, augment, corruptions, datasets, models, objectives, streams
-    from tapr.adapters import Adapter
+    from tapr import (
+        adapters,
+        augment,
+        corruptions,
+        datasets,
+        methods,
+        models,
+        objectives,
+        streams,
+        testing,
+    )
+    from tapr.adapters import Adapter, Learner, Loop
     from tapr.errors import TaprError
+    from tapr.methods import adapt, load, presets, recipe
     from tapr.process import keep_memory
-    from tapr.runs.catalogue import adapt, load, presets
     from tapr.runs.doctor import check
-    from tapr.types import Prediction
+    from tapr.types import Loss, Outputs, Prediction
 
 _EXPORTS = {
     "Adapter": "tapr.adapters",
+    "Learner": "tapr.adapters",
+    "Loop": "tapr.adapters",
+    "Loss": "tapr.types",
+    "Outputs": "tapr.types",
     "Prediction": "tapr.types",
     "TaprError": "tapr.errors",
-    "adapt": "tapr.runs.catalogue",
+    "adapt": "tapr.methods",
     "check": "tapr.runs.doctor",
     "keep_memory": "tapr.process",
-    "load": "tapr.runs.catalogue",
-    "presets": "tapr.runs.catalogue",
+    "load": "tapr.methods",
+    "presets": "tapr.methods",
+    "recipe": "tapr.methods",
 }
-_PACKAGES = {"adapters", "augment", "corruptions", "datasets", "models", "objectives", "streams"}
+_PACKAGES = {
+    *("adapters", "augment", "corruptions", "datasets", "methods", "models", "objectives"),
+    *("streams", "testing"),
+}
 
 __all__ = [
     "Adapter",
+    "Learner",
+    "Loop",
+    "Loss",
+    "Outputs",
     "Prediction",
     "TaprError",
     "adapt",
@@ -39,10 +61,13 @@ __all__ = [
     "datasets",
     "keep_memory",
     "load",
+    "methods",
     "models",
     "objectives",
     "presets",
+    "recipe",
     "streams",
+    "testing",
 ]
 
 

@@ -9,7 +9,7 @@ from tapr.errors import UnknownNameError
 T = TypeVar("T")
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: object, known: Iterable[str]) -> str:
     """The tail of an error message: the nearest known name, or all of them.
 
     >>> suggest("tnet", ["tent", "pest"])
@@ -37,9 +37,13 @@ class Registry(Mapping[str, T]):
         self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> T:
+        self.check(name)
+        return self._entries[name]
+
+    def check(self, name: object) -> None:
+        """Refuse a name that is not in the table."""
         if not isinstance(name, str) or name not in self._entries:
             raise UnknownNameError(f"unknown {self.kind} {name!r}; {suggest(name, self._entries)}")
-        return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

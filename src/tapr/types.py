@@ -1,4 +1,7 @@
-"""The vocabulary of shapes: what travels between the layers."""
+"""The vocabulary of shapes: what travels between the layers.
+
+V views, B images, K classes, D features; view 0 is the original image.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 class Batch(NamedTuple):
@@ -18,20 +21,55 @@ class Batch(NamedTuple):
     reset: bool  # True on the first batch of a domain that starts from the source model
 
 
-class Loss(NamedTuple):
-    """What an objective makes of the views' logits."""
+class Outputs(NamedTuple):
+    """What a model said about a batch: all that an objective or a correction may look at."""
 
+    logits: Tensor  # [V, B, K]
+    images: Tensor  # [B, C, H, W]
+    features: Tensor | None = None  # [V, B, D], the input of the head, when asked for
+    head: nn.Linear | None = None  # the last linear layer, when features are asked for
+    teacher: Tensor | None = None  # [B, K], the teacher's logits, when there is one
+    weights: Tensor | None = None  # [B], how much each image counts, when a memory says so
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, K."""
+        return self.logits.shape[-1]
+
+
+class Loss(NamedTuple):
+    """What an objective makes of a batch. `total` is what the step descends."""
+
+    total: Tensor  # a scalar
     per_image: Tensor  # [B]
-    keep: Tensor  # [B] bool: may this image drive the update
+    keep: Tensor  # [B] bool: which images drive the step; none: no step is taken
     terms: Mapping[str, Tensor]  # the named, weighted parts of per_image, each [B]
+
+    @classmethod
+    def mean(
+        cls, per_image: Tensor, keep: Tensor | None = None, terms: Mapping[str, Tensor] = {}
+    ) -> Loss:
+        """The loss whose total is the mean over the images kept; without `keep`, over all."""
+        if keep is None:
+            keep = per_image.new_ones(per_image.shape).bool()
+        return cls(mean_of(per_image, keep), per_image, keep, terms)
 
 
 class Prediction(NamedTuple):
     """What an adapter returns for a batch."""
 
     logits: Tensor  # [B, K]
-    loss: float | None  # mean over the kept images at the last step; None when none was computed
-    terms: Mapping[str, float]  # the loss's named parts, likewise
-    steps: int  # steps taken
-    kept: int  # images that drove the last step
-    refused: int  # steps refused by the guard
+    loss: float | None = None  # mean over the images kept, at the last step; None without a step
+    terms: Mapping[str, float] = {}  # the loss's named parts, likewise
+    steps: int = 0  # steps taken
+    kept: int = 0  # images that drove the last step
+    refused: int = 0  # steps that the guard rolled back
+    forward: int = 0  # images that went through the model, or a teacher
+    backward: int = 0  # images that went back through it
+    seconds: float = 0.0  # for the batch, on the clock of the machine that asked
+    timings: Mapping[str, float] = {}  # seconds by what they went into: views, learning, predicting
+
+
+def mean_of(values: Tensor, keep: Tensor) -> Tensor:
+    """The mean of the values that are kept; 0 when none is."""
+    return values.where(keep, values.new_zeros(())).sum() / keep.sum().clamp(min=1)

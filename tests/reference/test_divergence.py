@@ -19,6 +19,11 @@ from tapr.objectives import (
     jensen_shannon,
     squared_error,
 )
+from tapr.types import Outputs
+
+
+def said(logits: Tensor) -> Outputs:
+    return Outputs(logits, torch.zeros(logits.shape[1], 3, 1, 1))
 
 
 def draw(seed: int, views: int = 2, scale: float = 3.0) -> Tensor:
@@ -54,7 +59,7 @@ def test_the_bounds_are_met() -> None:
 @pytest.mark.parametrize("term", [JensenShannon(), SummedKL(), SquaredError()])
 def test_gradients_equal_finite_differences(term: Term) -> None:
     logits = draw(1, views=3)[:, :2].clone().requires_grad_()
-    assert torch.autograd.gradcheck(term.per_image, (logits,))
+    assert torch.autograd.gradcheck(lambda x: term.per_image(said(x)), (logits,))
 
 
 def test_entropy_gradient_equals_finite_differences() -> None:
@@ -64,7 +69,7 @@ def test_entropy_gradient_equals_finite_differences() -> None:
 def test_summed_kl_is_v_times_jensen_shannon_where_nothing_is_clamped() -> None:
     logits = draw(3, views=3, scale=1.0)
     expected = 3 * jensen_shannon(logits)
-    torch.testing.assert_close(SummedKL().per_image(logits), expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(SummedKL().per_image(said(logits)), expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -74,7 +79,7 @@ def test_saturated_logits_stay_finite(dtype: torch.dtype, size: float, term: Ter
     size = min(size, float(torch.finfo(dtype).max))
     logits = (torch.eye(3, dtype=torch.float64) * 2 - 1).mul(size).to(dtype)
     logits = logits[:, None].requires_grad_()
-    value = term.per_image(logits) + entropy(logits[0])
+    value = term.per_image(said(logits)) + entropy(logits[0])
     value.sum().backward()  # type: ignore[no-untyped-call]
     assert torch.isfinite(value).all()
     assert logits.grad is not None

@@ -1,10 +1,37 @@
-"""Adapters: called like the model, they adapt while they predict."""
+"""Adapters: called like the model, they adapt while they predict; and the parts they have."""
 
-from tapr.adapters.base import Adapter
+from tapr.adapters.adapter import Adapter, Needs
+from tapr.adapters.corrections import Correction, Laplacian, Prior, Prototypes
 from tapr.adapters.cost import Cost, Passes
-from tapr.adapters.gradient import GradientAdapter
-from tapr.adapters.norm import Norm
+from tapr.adapters.guard import NotFinite
+from tapr.adapters.keepers import Ensemble, Keeper, Recover, Restore
+from tapr.adapters.learner import Learner
+from tapr.adapters.loop import Loop
+from tapr.adapters.memory import Lesson, Memory, Recent
 from tapr.adapters.schedule import Schedule
-from tapr.adapters.source import Source
+from tapr.adapters.teacher import Teacher
+from tapr.adapters.votes import Votes
 
-__all__ = ["Adapter", "Cost", "GradientAdapter", "Norm", "Passes", "Schedule", "Source"]
+__all__ = [
+    "Adapter",
+    "Correction",
+    "Cost",
+    "Ensemble",
+    "Keeper",
+    "Laplacian",
+    "Learner",
+    "Lesson",
+    "Loop",
+    "Memory",
+    "Needs",
+    "NotFinite",
+    "Passes",
+    "Prior",
+    "Prototypes",
+    "Recent",
+    "Recover",
+    "Restore",
+    "Schedule",
+    "Teacher",
+    "Votes",
+]

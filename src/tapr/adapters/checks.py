@@ -1,6 +1,8 @@
-"""Sentences for images that cannot be right, before anything has moved."""
+"""Sentences for images and options that cannot be right, before anything has moved."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,3 +76,40 @@ def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:
             f"expected images with {first.in_channels} channels, which the model's first"
             f" convolution takes, got {images.shape[1]}"
         ) from error
+
+
+# Option -> the least value it may have, and the one it must stay below.
+RANGES: Mapping[str, tuple[float, float]] = {
+    "lr": (0, math.inf),
+    "momentum": (0, 1),
+    "weight_decay": (0, math.inf),
+    "consistency_weight": (0, math.inf),
+    "entropy_weight": (0, math.inf),
+}
+# Option -> smallest whole number it may be.
+COUNTS: Mapping[str, int] = {"steps": 1, "views": 0, "seed": 0}
+FLAGS = ("episodic", "redraw", "compile", "amp", "inplace")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong kind or outside their range; the error names the option.
+
+    An option means the same in every method, yours included, so that its values are checked here.
+    """
+    for name, (low, high) in RANGES.items():
+        value = options.get(name, low)
+        if not isinstance(value, int | float) or not low <= value < high:
+            raise InputError(f"expected {name} of at least {low} and below {high}, got {value!r}")
+    for name, least in COUNTS.items():
+        value = options.get(name, least)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise InputError(
+                f"expected {name} to be a whole number of at least {least}, got {value!r}"
+            )
+    for name in FLAGS:
+        if not isinstance(options.get(name, False), bool):
+            raise InputError(f"expected {name} to be True or False, got {options[name]!r}")
+    if not isinstance(options.get("augmentation_options", {}), Mapping):
+        raise InputError(
+            f"expected augmentation_options as a mapping, got {options['augmentation_options']!r}"
+        )

@@ -27,9 +27,9 @@ class Schedule(NamedTuple):
 
     def check(self) -> None:
         """Refuse values outside their range."""
-        PREDICTS[self.predict]
-        if self.steps < 1:
-            raise InputError(f"expected at least 1 step, got {self.steps}")
+        PREDICTS.check(self.predict)
+        if self.steps < 0:
+            raise InputError(f"expected 0 steps or more, got {self.steps}")
         limit = math.inf if self.budget is None else self.budget
         if not isinstance(limit, int | float) or not limit > 0:
             raise InputError(f"expected a budget in seconds above 0, got {self.budget!r}")

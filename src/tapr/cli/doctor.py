@@ -27,8 +27,8 @@ def doctor(
     import torch
 
     from tapr.errors import InputError
+    from tapr.methods import find_model
     from tapr.rng import generator
-    from tapr.runs.catalogue import find_model
     from tapr.runs.doctor import check
 
     try:

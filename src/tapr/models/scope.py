@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from tapr.errors import ModelError
+from tapr.models import head
 from tapr.registry import Registry
 
 Scope = Callable[[str, nn.Parameter], bool]
@@ -32,15 +33,13 @@ def normalisation(model: nn.Module) -> Scope:
 
 def backbone(model: nn.Module) -> Scope:
     """Everything but the head: the last linear layer, or the last convolution if there is none."""
-    for kinds in (nn.Linear, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-        layers = [name for name, layer in model.named_modules() if isinstance(layer, kinds)]
-        if layers:
-            head = layers[-1]
-            return lambda name, parameter: name.rpartition(".")[0] != head
-    raise ModelError(
-        "scope 'backbone' leaves out the head, the last linear or convolution layer, and this model"
-        " has neither; pass a predicate of (name, parameter) instead"
-    )
+    found = head.find(model)
+    if found is None:
+        raise ModelError(
+            "scope 'backbone' leaves out the head, the last linear or convolution layer, and this"
+            " model has neither; pass a predicate of (name, parameter) instead"
+        )
+    return lambda name, parameter: name.rpartition(".")[0] != found
 
 
 def is_normalisation(layer: nn.Module) -> bool:

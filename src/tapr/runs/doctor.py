@@ -11,9 +11,9 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from tapr.adapters import Adapter
 from tapr.errors import TaprError
+from tapr.methods import adapt
 from tapr.models.layout import probe
 from tapr.models.scope import is_normalisation
-from tapr.runs.catalogue import adapt
 
 Level = Literal["fine", "note", "problem"]
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import tapr
-from tapr.adapters import Source
+from tapr.methods.source import Source
 
 METHODS: dict[str, dict[str, Any]] = {
     "source": {},

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import tapr
-from tapr.adapters import Source
+from tapr.methods.source import Source
 
 
 @pytest.fixture

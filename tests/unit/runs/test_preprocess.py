@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import tapr
 from tapr.models import checkpoint, inputs
-from tapr.runs.catalogue import find_model
+from tapr.methods import find_model
 from tapr.runs.preprocess import Preprocessing, config, normalized, preprocessing
 
 TIMM: dict[str, Any] = {

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import tapr
 from tapr.augment import Augmentation, AugMix, RandAugment
-from tapr.runs.catalogue import METHODS, find_model
+from tapr.methods import find_model
+from tapr.names import METHODS
 
 
 def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:

@@ -73,7 +73,8 @@ def test_it_is_made_by_name_with_its_options_and_recorded(model: nn.Module, imag
         "scale": 2.0,
         "words": "none",
     }
-    assert tapr.presets("own_code:Shifted")["paper"] == {"scale": 0.5, "words": "none"}
+    expected = {"scale": 0.5, "words": "none", "layout": "kept"}
+    assert tapr.presets("own_code:Shifted")["paper"] == expected
     assert tapr.check(model, images, "own_code:Shifted").ok
 
 

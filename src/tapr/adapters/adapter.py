@@ -1,0 +1,387 @@
+"""What every adapter is: a module called like the model, with one hook for the method."""
+
+import logging
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tapr import rng
+from tapr.adapters import moving
+from tapr.adapters.checks import check_images, explain_failure
+from tapr.adapters.cost import Cost, Passes, predicted
+from tapr.adapters.guard import Guard
+from tapr.adapters.moving import Moment
+from tapr.errors import InputError, ModelError, StateError
+from tapr.models import head, state
+from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
+from tapr.models.output import logits_of
+from tapr.models.scope import Scope, select
+from tapr.types import Prediction
+
+log = logging.getLogger("tapr")
+Observer = Callable[[Prediction], object]
+
+
+class Needs(NamedTuple):
+    """What a method cannot do without, each with the reason in words; "": it can."""
+
+    batch_norm: str = ""
+    features: str = ""
+    source_images: str = ""
+    rotation_head: str = ""
+
+
+class Adapter(nn.Module, ABC):
+    """Adapts a copy of a model while it predicts. A method is a subclass with `adapt`.
+
+    What moves is every tensor below the adapter except the model's frozen parameters; `reset`,
+    `save`, `load`, `deepcopy` and the rollback after an error follow from that. Any number of
+    threads may call an adapter: their calls take turns.
+    """
+
+    title: ClassVar[str] = ""  # as tables and figures show it; the class's name if empty
+    paper: ClassVar[str] = ""  # who published it, where and when
+    needs: ClassVar[Needs] = Needs()
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # beside the defaults, called "paper"
+    adapts: ClassVar[bool] = True  # False for the model as it came: the baseline
+
+    def __init__(
+        self,
+        model: nn.Module,
+        scope: Scope | None = None,
+        *,
+        seed: int = 0,
+        inplace: bool = False,
+        layout: Layout = "kept",
+    ) -> None:
+        super().__init__()
+        LAYOUTS.check(layout)
+        _check_model(model, self.needs)
+        inside = set(select(model, scope)) if scope else set()
+        self.model = model if inplace else _copy(model)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in inside)
+        for buffer in self.model.buffers():
+            if 0 in buffer.stride():  # expanded: its elements share memory, none could be put back
+                buffer.data = buffer.data.contiguous()
+        self.frozen = {f"model.{n}" for n, _ in self.model.named_parameters() if n not in inside}
+        self.model.eval()
+        self.layout = layout
+        arrange(self.model, layout)
+        self.generator = rng.generator(seed, "views")
+        self.guard = Guard()
+        self.recipe: Mapping[str, object] = {}
+        self._source: Moment | None = None
+        self._source_hash: str | None = None
+        self._writes: bool | None = None  # does the model write into its input? not known yet
+        self._counts = [0, 0]  # images forward and backward in the batch at hand
+        self._observers: dict[int, Observer] = {}
+        self._turn = threading.RLock()
+        self._process = os.getpid()
+
+    @property
+    def refused(self) -> int:
+        """Steps that the guard rolled back since the start or the last reset."""
+        return int(self.guard.refusals)
+
+    @property
+    def passes(self) -> Passes:
+        """What the method costs at the most: images through the model, per image predicted."""
+        return Passes(forward=1, backward=0)
+
+    @property
+    def together(self) -> int:
+        """Images in one forward, for each image predicted."""
+        return 1
+
+    @property
+    def policy(self) -> str:
+        """Whose batch-norm statistics predict, in words."""
+        return "source"
+
+    @abstractmethod
+    def adapt(self, images: Tensor) -> Prediction:
+        """Adapt on a batch of images [B, C, H, W] in [0, 1] and predict it: the method itself."""
+
+    @final
+    def predict(self, images: Tensor) -> Prediction:
+        """Adapt on the images and predict them. An error leaves the adapter as it was."""
+        with self._turn:
+            prediction = self._predict(images)
+            for observer in list(self._observers.values()):
+                try:
+                    observer(prediction)
+                except Exception:
+                    log.exception("an observer failed; the prediction stands")
+            return prediction
+
+    @final  # type: ignore[misc]
+    def forward(self, images: Tensor) -> Tensor:
+        """Adapt on the images and return their logits: a drop-in for the model."""
+        return self.predict(images).logits
+
+    @final
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with every prediction from now on; returns a function that ends it.
+
+        An observer that fails is logged, and harms neither the prediction nor the adapter.
+        """
+        key = object()
+        self._observers[id(key)] = observer
+        return lambda: (self._observers.pop(id(key), None), None)[1]
+
+    @final
+    def reset(self) -> None:
+        """Return to the source model: parameters, statistics, optimiser, generator, counters."""
+        with self._turn:
+            if self._source is not None:
+                self.put_back(self._source)
+
+    @final
+    def restart(self) -> None:
+        """Return to the source model within a stream: the draws and the refusals go on."""
+        refusals = self.guard.refusals.clone()
+        self.put_back(self.source, generators=False)
+        self.guard.refusals.copy_(refusals)
+
+    @property
+    def source(self) -> Moment:
+        """All that moves, as it was before the first batch."""
+        if self._source is None:
+            self._complete()
+            self._source = self.capture()
+        return self._source
+
+    @final
+    def live(self) -> dict[str, Tensor]:
+        """Everything that moves, by name."""
+        return moving.live(self, self.frozen)
+
+    @final
+    def capture(self, storage: Moment | None = None) -> Moment:
+        """A copy of everything that moves, in the memory of an earlier one where that fits."""
+        return moving.capture(self, self.frozen, storage)
+
+    @final
+    def put_back(self, moment: Moment, *, generators: bool = True) -> None:
+        """Make everything that moves what it was at a moment."""
+        moving.put_back(self, self.frozen, moment, generators=generators)
+
+    @final
+    def logits(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
+        """Run the model, or another one such as a teacher, and find its logits [B, K]."""
+        model = model or self.model
+        self._counts[0] += len(images)
+        self._counts[1] += len(images) * torch.is_grad_enabled()
+        given = matching(model, images, self.layout)
+        given = given if self._writes is False else given.clone()
+        version = given._version
+        try:
+            output = model(given)
+        except (RuntimeError, ValueError) as error:
+            explain_failure(error, images, model)
+            raise
+        if given._version != version:
+            if self._writes is False:
+                raise ModelError("the model wrote into its input, which it had not done before")
+            self._writes = True  # from now on it gets copies
+        elif self._writes is None:
+            self._writes = False
+        return logits_of(output, len(images))
+
+    @final
+    def cost(self, shape: Sequence[int]) -> Cost:
+        """What a batch of images of this shape [B, C, H, W] will cost; measured on one image."""
+        return predicted(self.model, self.passes, self.together, shape, self.held())
+
+    def held(self) -> int:
+        """Bytes of the copies of what moves: the source's, and the start of the batch."""
+        own = [p for name, p in self.named_parameters() if name not in self.frozen]
+        return 2 * sum(tensor.nbytes for tensor in (*own, *self.buffers()))
+
+    def save(self, path: Path | str) -> None:
+        """Write the adapted state, from which `tapr.load(path, model)` resumes elsewhere."""
+        with self._turn:
+            source, now = self.source, self.capture()
+            numbers = {k: v for k, v in now.numbers.items() if v != source.numbers.get(k)}
+            metadata = {
+                "recipe": self.recipe,
+                "source": self._fingerprint(),
+                "layout": self.layout,
+                "numbers": numbers,
+            }
+            state.write(path, now.tensors, metadata)
+
+    def load(self, path: Path | str) -> Self:
+        """Resume from a saved state of the same method on the same source model, or change nothing.
+
+        Every tensor is looked at before any of them is put in its place.
+        """
+        tensors, metadata = state.read(path)
+        with self._turn:
+            source = self.source
+            if metadata.get("source") != self._fingerprint():
+                raise StateError(
+                    f"{path} was saved from another source model than this one: expected the same"
+                    " architecture with the same weights, before adaptation"
+                )
+            saved = Moment(tensors, _read_numbers(path, metadata))
+            layout = metadata.get("layout", "kept")
+            if layout not in LAYOUTS:
+                raise StateError(f"{path} does not fit: it names an unknown layout, {layout!r}")
+            moving.check(path, saved, self, source)
+            if self.layout == "probe":
+                self._settle(LAYOUTS[str(layout)])
+            empty = source.empty - tensors.keys()
+            self.put_back(Moment(tensors, {**source.numbers, **saved.numbers}, empty))
+        return self
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What `state_dict` holds besides parameters and buffers: generator, optimiser."""
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        now = self.capture()
+        tensors = {name: tensor for name, tensor in now.tensors.items() if name not in own}
+        return {"tensors": tensors, "numbers": now.numbers}
+
+    def set_extra_state(self, extra: Mapping[str, Any]) -> None:
+        """Put back what `get_extra_state` gave."""
+        now = self.capture()
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        kept = {name: tensor for name, tensor in now.tensors.items() if name in own}
+        self.put_back(Moment({**kept, **extra["tensors"]}, extra["numbers"], now.empty))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *more: Any, **options: Any) -> Any:
+        """Resume from a `state_dict`; `reset` still returns to the source model."""
+        with self._turn:
+            assert self.source is not None  # remembered before anything moves
+            moving.make_room(self, state_dict)
+            return super().load_state_dict(state_dict, *more, **options)
+
+    def train(self, mode: bool = True) -> Self:
+        """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        super().__setstate__(saved)
+        self._turn, self._process = threading.RLock(), os.getpid()
+
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        """`to`, `double`, `cuda` ...: the optimiser's memory goes where the parameters go."""
+        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
+        self.put_back(self.capture())
+        return self
+
+    def _complete(self) -> None:
+        """Make what could not be made before all parts were there."""
+
+    def _predict(self, images: Tensor) -> Prediction:
+        self._check_process()
+        images = check_images(images, self.model)
+        self.model.eval()
+        if self.layout == "probe" and len(images):
+            self._settle(probe(self.model, images))
+        assert self.source is not None  # remembered before anything moves
+        self.guard.begin(self)
+        self._counts = [0, 0]
+        began = time.perf_counter()
+        try:
+            prediction = self.adapt(images) if len(images) else self._nothing(images)
+        except BaseException:
+            assert self.guard.start is not None
+            self.put_back(self.guard.start)
+            raise
+        forward, backward = self._counts
+        return prediction._replace(
+            refused=self.guard.refused,
+            forward=forward,
+            backward=backward,
+            seconds=time.perf_counter() - began,
+        )
+
+    def _nothing(self, images: Tensor) -> Prediction:
+        """The prediction of an empty batch: the model is asked how many classes there are."""
+        with torch.no_grad():
+            logits = self.logits(images.new_zeros(1, *images.shape[1:]))[:0]
+        assert self.guard.start is not None
+        self.put_back(self.guard.start)
+        self._counts = [0, 0]
+        return Prediction(logits)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise InputError(
+                "expected a call in the process that made the adapter, got one in a fork of it,"
+                " where torch's threads are missing; make it there, or start processes by 'spawn'"
+            )
+
+    def _settle(self, layout: Layout) -> None:
+        """Take the layout that was found here, or where the state was saved, for good."""
+        arrange(self.model, layout)
+        self.layout = layout
+        if "layout" in self.recipe:
+            self.recipe = {**self.recipe, "layout": layout}
+
+    def _fingerprint(self) -> str:
+        """A hash of the source model: what moves as it was at first, the rest as it is."""
+        if self._source_hash is None:
+            own = dict(self.named_parameters())
+            own |= {name: b for name, b in self.named_buffers() if name in self.source.tensors}
+            source = {name: self.source.tensors.get(name, tensor) for name, tensor in own.items()}
+            self._source_hash = state.fingerprint(source)
+        return self._source_hash
+
+
+def _check_model(model: nn.Module, needs: Needs) -> None:
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if torch.is_inference_mode_enabled():
+        raise InputError("expected the adapter to be made outside torch.inference_mode()")
+    layers = list(model.modules())
+    if any(isinstance(layer, torch.jit.ScriptModule) for layer in layers):
+        raise ModelError(
+            "expected a model of Python modules, got one that torch.jit scripted or traced,"
+            " whose layers cannot be reached; pass the model it was made from"
+        )
+    if any(hasattr(layer, "_orig_mod") for layer in layers):
+        raise ModelError(
+            "expected the model itself, got one that torch.compile compiled, which does not see"
+            " what an adapter changes; pass the model it was made from, and compile=True"
+        )
+    if needs.batch_norm and not any(isinstance(layer, _BatchNorm) for layer in layers):
+        raise ModelError(
+            f"expected a model with BatchNorm layers, {needs.batch_norm}, and found none; methods"
+            " that learn adapt models with other or no normalisation"
+        )
+    if needs.features:
+        head.linear(model)
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    try:
+        return deepcopy(model)
+    except Exception as error:
+        raise ModelError(
+            f"the model cannot be copied ({error}); pass inplace=True to adapt it itself"
+        ) from error
+
+
+def _read_numbers(path: Path | str, metadata: Mapping[str, Any]) -> dict[str, float]:
+    numbers = metadata.get("numbers", {})
+    good = isinstance(numbers, dict) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in numbers.values()
+    )
+    if not good:
+        raise StateError(f"{path} does not fit: expected names with numbers, got {numbers!r}")
+    return dict(numbers)

@@ -1,0 +1,85 @@
+"""The loop with the options of every method that learns, as names and numbers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from tapr.adapters.checks import check_options
+from tapr.adapters.loop import Loop
+from tapr.adapters.schedule import Predict, Schedule
+from tapr.errors import ModelError
+from tapr.models.scope import SCOPES, Scope
+from tapr.models.statistics import Feed, Statistics
+from tapr.registry import Registry
+
+Optimizing = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+class Learner(Loop):
+    """Moves the parameters in scope down the gradient of an objective that needs no labels.
+
+    `optimizer` is a name, or makes the optimiser from the parameters (`partial(SAM, rho=0.05)`) and
+    then has its own learning rate; `scope` is a name, or a predicate of (name, parameter).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *parts: Any,
+        optimizer: str | Optimizing = "sgd",
+        lr: float = 1e-3,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        scope: str | Scope = "all",
+        steps: int = 1,
+        episodic: bool = False,
+        predict: Predict = "after",
+        redraw: bool = False,
+        max_grad_norm: float | None = None,
+        statistics: str = "batch",
+        statistics_momentum: float = 0.1,
+        prior: float = 16.0,
+        share: float | Sequence[float] = 0.5,
+        window: float = 500.0,
+        feed: Feed = "views",
+        budget: float | None = None,
+        **common: Any,
+    ) -> None:
+        check_options(
+            {
+                **{"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "steps": steps},
+                **{"episodic": episodic, "redraw": redraw},
+            }
+        )
+        if not isinstance(model, nn.Module):
+            raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        super().__init__(
+            model,
+            *parts,
+            optimizing=_optimizing(optimizer, lr, momentum, weight_decay),
+            scope=scope if callable(scope) else SCOPES[scope](model),
+            statistics=Statistics(statistics, feed, statistics_momentum, prior, share, window),
+            schedule=Schedule(steps, episodic, predict, redraw, budget),
+            max_grad_norm=max_grad_norm,
+            **common,
+        )
+
+
+def _optimizing(
+    optimizer: str | Optimizing, lr: float, momentum: float, weight_decay: float
+) -> Optimizing:
+    if callable(optimizer):
+        return optimizer
+    common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": True}
+    optimizers: Registry[Optimizing] = Registry(
+        "optimizer",
+        {
+            "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
+            "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
+        },
+    )
+    return optimizers[optimizer]

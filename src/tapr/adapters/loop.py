@@ -1,0 +1,350 @@
+"""Views -> model -> objective -> step -> keepers -> votes -> correction: the loop, written once."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tapr.adapters.adapter import Adapter
+from tapr.adapters.checks import check_options
+from tapr.adapters.corrections import Correction
+from tapr.adapters.cost import Passes
+from tapr.adapters.guard import NotFinite
+from tapr.adapters.keepers import Keeper
+from tapr.adapters.memory import Lesson, Memory
+from tapr.adapters.running import Kind, Running
+from tapr.adapters.schedule import Budget, Schedule
+from tapr.adapters.teacher import Teacher
+from tapr.adapters.votes import Votes
+from tapr.augment import Views
+from tapr.errors import InputError, ModelError
+from tapr.models import head as heads
+from tapr.models.layout import matching
+from tapr.models.scope import Scope
+from tapr.models.state import all_finite
+from tapr.models.statistics import Statistics
+from tapr.types import Loss, Outputs, Prediction, mean_of
+
+
+class Loop(Adapter):
+    """The loop of every method: which parts it has makes the method. Without steps it predicts.
+
+    The objective is a part like the others, or a method `objective(outputs)` of the subclass.
+    `optimizing` makes the optimiser from the parameters that move.
+    """
+
+    objective: Callable[[Outputs], Loss]
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Callable[[Outputs], Loss] | None = None,
+        optimizing: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scope: Scope | None = None,
+        views: Views | None = None,
+        statistics: Statistics | None = None,
+        schedule: Schedule | None = None,
+        teacher: Teacher | None = None,
+        memory: Memory | None = None,
+        keepers: Sequence[Keeper] = (),
+        correction: Correction | None = None,
+        max_grad_norm: float | None = None,
+        *,
+        votes: str | Sequence[str] | Votes = "original",
+        head: str | None = None,
+        compile: bool = False,
+        amp: bool = False,
+        **common: Any,
+    ) -> None:
+        check_options({"compile": compile, "amp": amp, **common})
+        schedule = schedule or Schedule(steps=0)
+        schedule.check()
+        limit = 1 if max_grad_norm is None else max_grad_norm
+        if not isinstance(limit, int | float) or not limit > 0:
+            raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
+        super().__init__(model, scope, **common)
+        self.schedule, self.budget = schedule, Budget(schedule.budget)
+        self.norms = (statistics or Statistics("source")).policy(self.model)
+        self.running = Running(self.model, compile=compile, amp=amp)
+        self.votes, self.views = Votes.of(votes), views
+        self.teacher, self.memory, self.correction = teacher, memory, correction
+        self.keepers = nn.ModuleList(keepers)
+        self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
+        if objective is not None:
+            self.objective = objective
+        wanted = self.needs.features or head or (correction is not None and correction.features)
+        self.head = heads.linear(self.model, head) if wanted else None  # its name
+        self._timings: dict[str, float] = {}
+        self._check_parts()
+
+    def adapt(self, images: Tensor) -> Prediction:
+        """Learn from the images and predict them: the whole method, in order."""
+        self._begin(images)
+        answer = self._answer(images) if self._answers_first else None
+        steps, loss = 0, None
+        for lesson in self._lessons(images, answer):
+            views = None
+            for _ in range(self.schedule.steps):
+                if self.guard.refused or not self.budget.fits():
+                    break  # the same batch would only do it again; or there is no time left
+                said: list[tuple[Outputs, Loss]] = []
+                with self.budget.step(), self.guard.step(self, first=loss is None):
+                    if views is None or self.schedule.redraw:
+                        views = self._draw(lesson.images)
+                    self._step(views, lesson, said)
+                    steps += self._keep(said[-1][1])
+                if answer is None and self.schedule.predict == "before" and said:
+                    answer = self._corrected(said[0][0])
+                loss = said[-1][1] if said else loss
+        if answer is None:
+            answer = self._answer(images)
+            if steps and answer.softmax(1).isnan().any():
+                steps, answer = 0, self._answer_from_the_start(images)
+        return self._prediction(answer, loss, steps)
+
+    def _step(self, views: Tensor, lesson: Lesson, said: list[tuple[Outputs, Loss]]) -> None:
+        """Judge the views and step. An optimiser may ask for the gradient more than once."""
+        teacher = self.teacher.logits(lesson.images, self) if self.teacher else None
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            outputs = self._outputs(views, lesson, teacher)
+            loss = self.objective(outputs)
+            said.append((outputs, loss))
+            if loss.keep.any():
+                self._backward(loss.total)
+            return loss.total
+
+        with self._timed("learning"):
+            if self.still:
+                with torch.no_grad():
+                    closure()
+            else:
+                self.optimizer.step(closure)  # type: ignore[arg-type]
+                self.optimizer.zero_grad()
+        if not all_finite([*self.moving.values(), *self.norms.stored()]):
+            raise NotFinite("a parameter or a statistic is not finite after it")
+
+    def _keep(self, loss: Loss) -> bool:
+        """What follows a step, if one was taken."""
+        taken = bool(loss.keep.any())
+        if taken:
+            for keeper in self.keepers:
+                keeper(self, loss)
+            if self.teacher:
+                self.teacher.follow(self.model)
+        return taken
+
+    def _answer(self, images: Tensor) -> Tensor:
+        """The logits [B, K] of the images, by the model as it is now."""
+        voters = self.votes.count
+        asked = self.teacher if self.correction is not None else None
+        teacher = asked.logits(images, self) if asked is not None else None
+        with self._timed("predicting"), self.budget.prediction(), torch.no_grad():
+            with self.norms.predicting(voters):
+                logits, features = self._forward("predicting", self.votes.views(images), voters)
+            voted = self.votes(logits)[None]
+            return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    # What the loop above calls, in the order in which it does.
+
+    def _begin(self, images: Tensor) -> None:
+        self._timings = {}
+        self.norms.begin()
+        self.budget.begin(len(images))
+        if self.schedule.episodic:
+            self.restart()
+            self.guard.mark(self)
+        if not self.schedule.steps and self.norms.moves:
+            with self.guard.step(self), torch.no_grad(), self.norms.feeding():
+                self._run("feeding", images)
+                if not all_finite(self.norms.stored()):
+                    raise NotFinite("the statistics of this batch are not finite")
+
+    @property
+    def _answers_first(self) -> bool:
+        """Is the answer due before anything is learnt, and not that of the first step?"""
+        apart = self.memory is not None or not self.votes.alone
+        return self.schedule.predict == "before" and apart and self.schedule.steps > 0
+
+    def _lessons(self, images: Tensor, answer: Tensor | None) -> Iterable[Lesson]:
+        if self.memory is None:
+            return [Lesson(images)]
+        lessons: Iterator[Lesson] = self.memory(images, answer)
+        return lessons
+
+    def _draw(self, images: Tensor) -> Tensor:
+        with self._timed("views"), torch.no_grad():
+            views = self.views(images, self.generator) if self.views else images
+            return matching(self.model, views, self.layout)  # once for all steps
+
+    def _outputs(self, views: Tensor, lesson: Lesson, teacher: Tensor | None) -> Outputs:
+        """What the model says about all views, by one forward."""
+        images = len(lesson.images)
+        count = len(views) // images
+        if self.norms.feeds_apart(count):
+            with torch.no_grad(), self.norms.feeding():
+                self._run("feeding", views[:images])
+        with self.norms.adapting(count):
+            logits, features = self._forward("adapting", views, count)
+        return Outputs(logits, lesson.images, features, self._layer, teacher, lesson.weights)
+
+    def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
+        """Logits [V, B, K], and features [V, B, D] if the method has a use for them."""
+        if self._layer is None:
+            return self._run(kind, views).unflatten(0, (count, -1)), None
+        with heads.features(self._layer) as seen:
+            logits = self._run(kind, views)
+        features = heads.only(seen, len(views))
+        return logits.unflatten(0, (count, -1)), features.unflatten(0, (count, -1))
+
+    def _run(self, kind: Kind, images: Tensor) -> Tensor:
+        with self.running(kind, images.device):
+            logits = self.logits(images)
+        return logits.to(images.dtype) if self.running.amp else logits
+
+    def _backward(self, total: Tensor) -> None:
+        """The gradient of a finite loss, finite and not too long, or `NotFinite`."""
+        if not (total.requires_grad or self.still):
+            raise ModelError(
+                "expected the loss to depend on the parameters in scope, and it does not; does the"
+                " model's forward run under no_grad, or detach?"
+            )
+        if not torch.isfinite(total):
+            raise NotFinite("the loss is not finite")
+        if self.still:
+            return
+        scale = self.running.loss_scale(total.device)
+        (total * scale).backward()  # type: ignore[no-untyped-call]
+        gradients = [p.grad for p in self.moving.values() if p.grad is not None]
+        if scale != 1:
+            torch._foreach_div_(gradients, scale)
+        norm = nn.utils.get_total_norm(gradients)
+        if not torch.isfinite(norm):
+            raise NotFinite("the gradient is not finite")
+        if self.max_grad_norm is not None:
+            nn.utils.clip_grads_with_norm_(self.moving.values(), self.max_grad_norm, norm)
+
+    def _corrected(self, outputs: Outputs) -> Tensor:
+        """The answer to what the model said about the original images."""
+        original = outputs._replace(logits=outputs.logits[:1].detach())
+        if outputs.features is not None:
+            original = original._replace(features=outputs.features[:1].detach())
+        if self.correction is None:
+            return original.logits[0]
+        with torch.no_grad():
+            corrected: Tensor = self.correction(original)
+        return corrected
+
+    def _answer_from_the_start(self, images: Tensor) -> Tensor:
+        """Every step left finite parameters, but together they ruined the prediction."""
+        self.guard.roll_back(
+            self, "the prediction after the steps is not finite", to=self.guard.start
+        )
+        if self.schedule.episodic:
+            self.restart()
+        return self._answer(images)
+
+    def _prediction(self, logits: Tensor, loss: Loss | None, steps: int) -> Prediction:
+        timings = dict(self._timings)
+        if loss is None or not loss.keep.any():
+            return Prediction(logits, steps=steps, timings=timings)
+        return Prediction(
+            logits,
+            mean_of(loss.per_image, loss.keep).item(),
+            {name: mean_of(term, loss.keep).item() for name, term in loss.terms.items()},
+            steps,
+            kept=int(loss.keep.sum()),
+            timings=timings,
+        )
+
+    # What follows from the parts.
+
+    @cached_property
+    def moving(self) -> dict[str, nn.Parameter]:
+        """The parameters that learn, of the model and of parts, by name."""
+        return {name: p for name, p in self.named_parameters() if p.requires_grad}
+
+    @cached_property
+    def optimizer(self) -> Optimizer:
+        """The optimiser of all parameters that learn."""
+        assert self.optimizing is not None
+        return self.optimizing(self.moving.values())
+
+    @property
+    def still(self) -> bool:
+        """Is the gradient off? With learning rate 0 a step moves nothing and needs no backward."""
+        return all(group["lr"] == 0 for group in self.optimizer.param_groups)
+
+    @property
+    def together(self) -> int:
+        """Images in one adapting forward, for each image predicted."""
+        return 1 + (self.views.count if self.views else 0) if self.schedule.steps else 1
+
+    @property
+    def passes(self) -> Passes:
+        """What the method costs at the most: images through the model, per image predicted."""
+        steps = self.schedule.steps
+        images = steps * self.together
+        fed = steps * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        answers = self._answers_first or not steps or self.schedule.predict == "after"
+        taught = self.teacher is not None and steps + bool(self.correction and answers)
+        forward = images + fed + answers * self.votes.count + taught
+        return Passes(int(forward), images if steps and not self.still else 0)
+
+    @property
+    def policy(self) -> str:
+        """Whose batch-norm statistics predict, in words."""
+        return self.norms.words(self.together)
+
+    def held(self) -> int:
+        """Bytes of the copies, and of the optimiser's memory before its first step, too."""
+        if not self.schedule.steps:
+            return super().held()
+        group = self.optimizer.param_groups[0]
+        memories = 2 if "betas" in group else int(bool(group.get("momentum")))
+        memory = memories * sum(p.nbytes for p in self.moving.values())
+        further = self.schedule.steps > 1  # a copy of the last good step
+        return (2 + further) * (super().held() // 2 + memory)
+
+    @property
+    def _layer(self) -> nn.Linear | None:
+        layer = None if self.head is None else self.model.get_submodule(self.head)
+        assert layer is None or isinstance(layer, nn.Linear)
+        return layer
+
+    def _complete(self) -> None:
+        if self.schedule.steps:
+            assert self.optimizer is not None
+
+    def _check_parts(self) -> None:
+        if self.schedule.steps and self.optimizing is None:
+            raise InputError("expected an optimiser for the steps, got none")
+        if self.schedule.steps and not hasattr(self, "objective"):
+            raise InputError(
+                f"expected {type(self).__name__} to have an objective, as a part or as a method"
+                " objective(outputs), and it has none"
+            )
+        if self.schedule.predict == "before" and self.schedule.steps:
+            if self.norms.predicts_apart and not self._answers_first:
+                use = self.norms.options.use
+                raise InputError(
+                    f"expected predict='after' with statistics={use!r}, got 'before': that predicts"
+                    " from an adapting forward, which takes the batch's own statistics"
+                )
+        elif self.memory is not None:
+            raise InputError("expected predict='before' with a memory, which takes in the answer")
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - began
+            self._timings[what] = self._timings.get(what, 0.0) + spent

@@ -1,0 +1,240 @@
+"""What moves below an adapter: found by one rule, captured, put back, checked.
+
+What moves is every tensor below the adapter except the model's frozen parameters: the parameters in
+scope, all buffers (also those that appear in a forward, or take their shape from it), the
+parameters of teachers and other parts, the memory of optimisers, and the state of generators.
+`reset`, `save`, `load`, the rollback and `deepcopy` follow from that, for every method.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tapr.errors import ModelError, StateError
+from tapr.models import state
+
+
+class Moment(NamedTuple):
+    """The values of all that moves at one time."""
+
+    tensors: dict[str, Tensor]
+    numbers: dict[str, float]  # of optimisers: learning rates, counts
+    empty: frozenset[str] = frozenset()  # buffers that are declared and None
+
+
+class Held(NamedTuple):
+    """What modules hold besides tensors, by its place."""
+
+    optimisers: dict[str, Optimizer]
+    generators: dict[str, torch.Generator]
+
+    def owner(self, name: str) -> str | None:
+        """The place of the optimiser in whose memory a tensor or number of this name is."""
+        return next((place for place in self.optimisers if name.startswith(f"{place}.")), None)
+
+
+def live(root: nn.Module, frozen: Container[str]) -> dict[str, Tensor]:
+    """All tensors that move, by name, themselves; of generators, which hide theirs, copies."""
+    held = _held(root)
+    found = {name: p for name, p in root.named_parameters() if name not in frozen}
+    found |= dict(root.named_buffers())
+    found |= {name: v for name, v in _memories(root, held).items() if isinstance(v, Tensor)}
+    return found | {place: g.get_state() for place, g in held.generators.items()}
+
+
+def capture(root: nn.Module, frozen: Container[str], storage: Moment | None = None) -> Moment:
+    """A copy of all that moves, in the memory of an earlier one where that fits."""
+    held = _held(root)
+    numbers = {name: v for name, v in _memories(root, held).items() if _is_number(v)}
+    for place, optimiser in held.optimisers.items():
+        for number, group in enumerate(optimiser.param_groups):
+            numbers |= {f"{place}.{number}.{k}": v for k, v in group.items() if _is_number(v)}
+    empty = frozenset(name for name, module, key in _buffers(root) if module._buffers[key] is None)
+    tensors = state.snapshot(live(root, frozen), storage.tensors if storage else None)
+    return Moment(tensors, numbers, empty)
+
+
+@torch.no_grad()
+def put_back(
+    root: nn.Module, frozen: Container[str], moment: Moment, *, generators: bool = True
+) -> None:
+    """Make all that moves what it was, bit for bit; what has appeared since then is removed."""
+    held = _held(root)
+    parameters = {name: p for name, p in root.named_parameters() if name not in frozen}
+    for name, parameter in parameters.items():
+        parameter.copy_(moment.tensors[name])
+    for name, module, key in list(_buffers(root)):
+        if name in moment.empty:
+            module._buffers[key] = None
+        elif name not in moment.tensors:
+            delattr(module, key)
+    for name, value in moment.tensors.items():
+        if name not in parameters and name not in held.generators and held.owner(name) is None:
+            _set_buffer(root, name, value)
+    _put_back_optimisers(root, held, moment)
+    if generators:
+        for place, generator in held.generators.items():
+            generator.set_state(moment.tensors[place].cpu())
+
+
+def check(what: Path | str, saved: Moment, root: nn.Module, source: Moment) -> None:
+    """Refuse a state that does not fit, by name, before anything of it is put anywhere."""
+
+    def refuse(sentence: str) -> None:
+        raise StateError(f"{what} does not fit: {sentence}")
+
+    held = _held(root)
+    for name in source.tensors:
+        if name not in saved.tensors and held.owner(name) is None:
+            refuse(f"expected a tensor {name!r}, found none")
+    for name, tensor in saved.tensors.items():
+        if name in held.generators:
+            _check_generator(what, name, tensor)
+            continue
+        expected = source.tensors.get(name)
+        if expected is None:
+            expected = _expected(root, held, name)
+            if expected is None and not _may_appear(root, name):
+                refuse(f"{name!r} is not adapted here; was it saved by another method or scope?")
+        if expected is not None and expected.dtype != tensor.dtype:
+            refuse(f"expected {name!r} of {expected.dtype}, got {tensor.dtype}")
+        if expected is not None and expected.numel() and expected.shape != tensor.shape:
+            refuse(f"expected {name!r} of shape {list(expected.shape)}, got {list(tensor.shape)}")
+        if tensor.is_floating_point() and not _as_finite(tensor, expected):
+            refuse(f"expected finite values in {name!r}, got NaN or infinity")
+    for name, number in saved.numbers.items():
+        if name not in source.numbers or not abs(number) < float("inf"):
+            refuse(f"expected no number {name!r} = {number!r}")
+
+
+def _held(root: nn.Module) -> Held:
+    held = Held({}, {})
+    for prefix, module in root.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Optimizer):
+                held.optimisers[f"{prefix}.{name}" if prefix else name] = value
+            elif isinstance(value, torch.Generator):
+                held.generators[f"{prefix}.{name}" if prefix else name] = value
+    return held
+
+
+def _memories(root: nn.Module, held: Held) -> dict[str, Any]:
+    """What optimisers remember of parameters, by the names of the three: place.parameter.key."""
+    named = {parameter: name for name, parameter in root.named_parameters()}
+    found = {}
+    for place, optimiser in held.optimisers.items():
+        for parameter, memory in optimiser.state.items():
+            if parameter not in named:
+                raise ModelError(
+                    f"expected {place} to move parameters below the adapter, got another one"
+                )
+            found |= {f"{place}.{named[parameter]}.{key}": v for key, v in memory.items()}
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _put_back_optimisers(root: nn.Module, held: Held, moment: Moment) -> None:
+    parameters = dict(root.named_parameters())
+    for optimiser in held.optimisers.values():
+        optimiser.state.clear()
+    entries: dict[str, Any] = {**moment.tensors, **moment.numbers}
+    for name, value in entries.items():
+        place = held.owner(name)
+        if place is None:
+            continue
+        owner, _, key = name.removeprefix(f"{place}.").rpartition(".")
+        optimiser = held.optimisers[place]
+        if owner in parameters:
+            memory = _memory(optimiser, parameters[owner], key, value)
+            optimiser.state[parameters[owner]][key] = memory
+        else:
+            optimiser.param_groups[int(owner)][key] = value
+
+
+def _memory(optimiser: Any, parameter: nn.Parameter, key: str, value: Any) -> Any:
+    """What an optimiser remembers of a parameter, where it wants it."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.shape != parameter.shape or key == "step":
+        # Adam's count; unless fused, it counts on the CPU.
+        on_device = optimiser.param_groups[0].get("fused") or key != "step"
+        return value.to(parameter.device if on_device else "cpu", copy=True)
+    return torch.empty_like(parameter, requires_grad=False).copy_(value)
+
+
+def _buffers(root: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    """The names of all buffers, None ones too, the modules that hold them, and their keys there."""
+    for prefix, module in root.named_modules():
+        for key in module._buffers:
+            yield (f"{prefix}.{key}" if prefix else key), module, key
+
+
+def _set_buffer(root: nn.Module, name: str, value: Tensor) -> None:
+    prefix, _, key = name.rpartition(".")
+    module = root.get_submodule(prefix)
+    place = module._buffers.get(key)
+    if place is not None and place.shape == value.shape:
+        place.copy_(value)
+    elif key in module._buffers:
+        module._buffers[key] = value.detach().clone()
+    else:
+        module.register_buffer(key, value.detach().clone())
+
+
+@torch.no_grad()
+def make_room(root: nn.Module, given: Mapping[str, Any]) -> None:
+    """Give buffers the shapes of the given ones, and create those that have yet to appear."""
+    known = {name for name, _, _ in _buffers(root)}
+    for name, value in given.items():
+        if isinstance(value, Tensor) and (name in known or _may_appear(root, name)):
+            _set_buffer(root, name, value)
+
+
+def _may_appear(root: nn.Module, name: str) -> bool:
+    """May this be a buffer that a forward creates: a free name in a module that is there?"""
+    prefix, _, key = name.rpartition(".")
+    try:
+        module = root.get_submodule(prefix)
+    except AttributeError:
+        return False
+    declared = key in module._buffers and module._buffers[key] is None
+    return declared or (bool(key) and not hasattr(module, key))
+
+
+def _expected(root: nn.Module, held: Held, name: str) -> Tensor | None:
+    """What is known of a tensor that the source did not have: memory, or a buffer by now."""
+    place = held.owner(name)
+    if place is None:
+        return dict(root.named_buffers()).get(name)
+    owner, _, key = name.removeprefix(f"{place}.").rpartition(".")
+    parameter = dict(root.named_parameters()).get(owner)
+    optimiser = held.optimisers[place]
+    if parameter is None or not any(
+        parameter is p for g in optimiser.param_groups for p in g["params"]
+    ):
+        return None
+    known = optimiser.state.get(parameter, {}).get(key)
+    if isinstance(known, Tensor):
+        return known
+    return torch.zeros(()) if key == "step" else parameter.detach()
+
+
+def _check_generator(what: Path | str, name: str, saved: Tensor) -> None:
+    try:
+        torch.Generator().set_state(saved)
+    except (RuntimeError, TypeError) as error:
+        raise StateError(f"{what} does not fit: {name!r} is no state of a generator") from error
+
+
+def _as_finite(tensor: Tensor, expected: Tensor | None) -> bool:
+    """Is it finite, or else as much so as what it replaces, such as a mask of minus infinities?"""
+    if expected is None:
+        return not bool(tensor.isnan().any())
+    return bool(tensor.isfinite().all()) or not bool(expected.isfinite().all())

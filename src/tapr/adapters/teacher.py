@@ -1,0 +1,56 @@
+"""A teacher: a second copy of the model that follows the first slowly, or stays as it was."""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tapr.errors import InputError
+from tapr.models.statistics import Statistics
+
+
+class Teacher(nn.Module):
+    """A copy of the model whose values move towards the student's after every step.
+
+    `momentum` is what the teacher keeps of its own: 1 freezes it, an anchor. Parameters follow, and
+    buffers too if asked for; `statistics` says whose batch-norm statistics its forwards meet.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        momentum: float = 0.999,
+        buffers: bool = False,
+        statistics: Statistics | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(momentum, int | float) or not 0 <= momentum <= 1:
+            raise InputError(f"expected a teacher's momentum from 0 to 1, got {momentum!r}")
+        self.model = deepcopy(model).requires_grad_(False).eval()
+        self.momentum, self.buffers_too = momentum, buffers
+        self.norms = (statistics or Statistics("source")).policy(self.model)
+
+    @torch.no_grad()
+    def logits(self, images: Tensor, adapter: Any) -> Tensor:
+        """What the teacher says about the images, [B, K]."""
+        self.model.eval()
+        self.norms.begin()
+        with self.norms.predicting():
+            logits: Tensor = adapter.logits(images, self.model)
+        return logits
+
+    @torch.no_grad()
+    def follow(self, student: nn.Module) -> None:
+        """Move towards the student."""
+        if self.momentum == 1:
+            return
+        for mine, theirs in zip(self.model.parameters(), student.parameters(), strict=True):
+            mine.lerp_(theirs, 1 - self.momentum)
+        if self.buffers_too:
+            for mine, theirs in zip(self.model.buffers(), student.buffers(), strict=True):
+                if mine.is_floating_point():
+                    mine.lerp_(theirs, 1 - self.momentum)
+                else:
+                    mine.copy_(theirs)

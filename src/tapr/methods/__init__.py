@@ -1,0 +1,6 @@
+"""Methods, a file each, and the functions that make adapters of their names."""
+
+from tapr.methods.own import known
+from tapr.methods.table import About, about, adapt, find_model, load, presets, recipe
+
+__all__ = ["About", "about", "adapt", "find_model", "known", "load", "presets", "recipe"]

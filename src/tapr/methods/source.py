@@ -1,0 +1,17 @@
+"""The unadapted model: what everything is compared with."""
+
+from typing import Any
+
+from torch import nn
+
+from tapr.adapters import Loop
+
+
+class Source(Loop):
+    """The model as it came, in evaluation mode: the baseline. Nothing moves; 1 forward an image."""
+
+    title = "unadapted"
+    adapts = False
+
+    def __init__(self, model: nn.Module, **common: Any) -> None:
+        super().__init__(model, **common)

@@ -1,0 +1,189 @@
+"""Names and numbers in, adapters out: the only place where a string becomes an adapter.
+
+A method is a class; its options are its constructor's, its presets stand beside it. The effective
+options travel with the adapter as `adapter.recipe`, into saved states and records.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from tapr import models
+from tapr.adapters import Adapter, Needs, Passes
+from tapr.adapters.checks import check_options
+from tapr.errors import InputError, ModelError, StateError, UnknownNameError
+from tapr.methods import own
+from tapr.models import state
+from tapr.registry import Registry, suggest
+
+Options = Mapping[str, Any]
+PAPER = "paper"  # the preset of a method's own defaults
+# Left out of recipes at their defaults, at which they change nothing.
+UNSAID = ("layout", "compile", "amp", "budget", "votes", "head", "share", "window")
+MOST_STEPS = 100  # that a recipe from a file may ask for
+
+
+def adapt(
+    model: nn.Module,
+    method: str = "pest",
+    *,
+    preset: str = PAPER,
+    seed: int = 0,
+    inplace: bool = False,
+    **options: Any,
+) -> Adapter:
+    """Wrap a classifier so that it adapts while it predicts: call the result like the model.
+
+    The model is copied, unless `inplace`. The options and their defaults are the preset's:
+    `tapr.presets("pest")` shows them. `module:Class` names a method of your own, and options may
+    stand behind a method's name: `"pest:augmentation=randaugment"`.
+
+    >>> import torch
+    >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
+    >>> adapter = adapt(model, steps=1)
+    >>> adapter(torch.rand(2, 3, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"expected a torch.nn.Module, got {type(model).__name__}"
+            + ("; tapr.models.load gets one by its name" if isinstance(model, str) else "")
+        )
+    method, effective = _effective(method, preset, options)
+    check_options({"seed": seed, "inplace": inplace})
+    adapter = own.method(method)(model, **effective, seed=seed, inplace=inplace)  # type: ignore[arg-type]
+    adapter.recipe = _table(method, preset, seed, effective)
+    return adapter
+
+
+def recipe(
+    method: str = "pest", *, preset: str = PAPER, seed: int = 0, **options: Any
+) -> dict[str, Any]:
+    """The whole effective table behind `adapt` with these arguments, ready for JSON.
+
+    >>> recipe("tent", lr=0.01)["lr"], recipe("tent")["lr"]
+    (0.01, 0.001)
+    """
+    method, effective = _effective(method, preset, options)
+    check_options({"seed": seed})
+    return _table(method, preset, seed, effective)
+
+
+def load(
+    path: Path | str, model: nn.Module, *, most_steps: int = MOST_STEPS, **again: Any
+) -> Adapter:
+    """Resume from a saved state, on the same source model.
+
+    What was your own (`method="module:Class"`, an augmentation, a scope) has to be passed again: a
+    file never decides which code runs. Nor does it ask for more than `most_steps` steps a batch.
+    """
+    _, metadata = state.read(path)
+    saved = metadata.get("recipe")
+    if not isinstance(saved, dict) or not isinstance(saved.get("method"), str):
+        raise StateError(
+            f"{path} was saved by an adapter that tapr.adapt did not make; make it again yourself,"
+            " then adapter.load(path)"
+        )
+    mine = [name for name, value in saved.items() if _is_object(value)]
+    if not own.is_shipped(saved["method"]):
+        mine.insert(0, "method")
+    missing = [name for name in mine if name not in again]
+    if missing:
+        raise StateError(
+            f"{path} was saved with {missing[0]}={saved[missing[0]]}, which is your own; pass it"
+            f" again: tapr.load(path, model, {missing[0]}=...)"
+        )
+    if "inplace" in saved:
+        raise StateError(f"{path} asks for inplace, which only a caller may: pass it to tapr.load")
+    steps = saved.get("steps", 1)
+    if isinstance(steps, int) and steps > most_steps and "steps" not in again:
+        raise StateError(
+            f"{path} asks for {steps} steps a batch, more than most_steps={most_steps}; pass"
+            " tapr.load a larger one if that is meant"
+        )
+    try:
+        adapter = adapt(model, **{**saved, **again})
+    except InputError as error:
+        raise StateError(f"{path} has a recipe that does not fit: {error}") from error
+    return adapter.load(path)
+
+
+def find_model(name: str, architecture: str | None = None) -> nn.Module:
+    """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
+    if own.is_own(name) and "/" not in name and not name.startswith(models.TIMM):
+        return own.model(name)
+    return models.load(name, architecture=architecture)
+
+
+def presets(method: str) -> Mapping[str, Options]:
+    """The presets of a method by name, each with all its options.
+
+    >>> presets("pest")["paper"]["steps"]
+    5
+    """
+    kind = own.method(method)
+    defaults = own.options(kind)
+    changed = {name: {**defaults, **changes} for name, changes in kind.presets.items()}
+    return Registry("preset", {PAPER: defaults, **changed})
+
+
+class About(NamedTuple):
+    """What there is to know about a method before it is made."""
+
+    name: str
+    title: str
+    summary: str
+    paper: str
+    passes: Passes  # per image, at the most
+    needs: Needs
+    presets: Mapping[str, Options]
+
+
+def about(method: str) -> About:
+    """What a method is, costs and needs.
+
+    >>> about("tent").passes
+    Passes(forward=1, backward=1)
+    """
+    kind = own.method(method)
+    tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
+    summary = (kind.__doc__ or "").strip().partition("\n")[0]
+    title = kind.title or kind.__name__
+    passes = adapt(tiny, method).passes
+    return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
+
+
+def _effective(method: str, preset: str, options: Options) -> tuple[str, dict[str, Any]]:
+    effective = {**presets(method)[preset]}
+    for name, value in options.items():
+        if name not in effective:
+            known = [*effective, "preset", "seed", "inplace"]
+            raise UnknownNameError(
+                f"unknown option {name!r} of method {method!r}; {suggest(name, known)}"
+            )
+        effective[name] = value
+    check_options(effective)
+    return method, effective
+
+
+def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
+    defaults = presets(method)[PAPER]
+    recorded = {
+        name: _recorded(value)
+        for name, value in effective.items()
+        if name not in UNSAID or value != defaults[name]
+    }
+    return {"method": method, "preset": preset, "seed": seed, **recorded}
+
+
+def _recorded(value: object) -> object:
+    plain = value is None or isinstance(value, str | int | float | bool | dict | list)
+    if isinstance(value, tuple):
+        return list(value)
+    return value if plain else f"own:{type(value).__name__}"
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("own:")

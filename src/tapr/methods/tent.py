@@ -1,0 +1,42 @@
+"""Tent: entropy down, by scale and shift of the normalisation layers."""
+
+from typing import Any
+
+from torch import nn
+
+from tapr.adapters import Learner
+from tapr.adapters.schedule import Predict
+from tapr.objectives import Entropy, Weighted
+
+
+class Tent(Learner):
+    """Minimises the entropy of the predictions. Moves normalisation scales; 1 forward, 1 backward.
+
+    Wang et al., ICLR 2021. Images are predicted from the forward that drives the step, before it;
+    the released code offers the same. Batch-norm layers use the batch's own statistics.
+    """
+
+    title = "Tent"
+    paper = "Wang et al., ICLR 2021"
+    presets = {"released": {"predict": "after"}}
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Any = "adam",
+        lr: float = 1e-3,
+        scope: Any = "norm",
+        predict: Predict = "before",
+        entropy_weight: float = 1.0,
+        **common: Any,
+    ) -> None:
+        super().__init__(
+            model,
+            Weighted([(entropy_weight, Entropy())]),
+            optimizer=optimizer,
+            lr=lr,
+            scope=scope,
+            predict=predict,
+            **common,
+        )

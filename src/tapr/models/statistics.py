@@ -1,0 +1,303 @@
+"""Whose statistics batch normalisation uses, and which images feed them.
+
+Two kinds of forward exist. In an *adapting* forward all views of a batch stand behind one another;
+in a *predicting* forward only those images whose logits are the answer. A policy says whose
+statistics each of them meets:
+
+| statistics   | adapting forward            | predicting forward                                 |
+|--------------|-----------------------------|----------------------------------------------------|
+| `source`     | the stored ones             | the stored ones, never moved                       |
+| `batch`      | the forward's own           | the forward's own                                  |
+| `running`    | own; moves the stored ones by `momentum` | the stored ones                       |
+| `cumulative` | own; the stored ones are the mean over all such forwards | the stored ones       |
+| `blend`      | the forward's own           | (prior x stored + n x own) / (prior + n), n images |
+| `share`      | `share` of the stored ones, the rest own | the same                              |
+| `window`     | `share` of the stored ones, the rest the stream's | the same                     |
+
+The stream's statistics are a mean over its last `window` images, the present ones included: they
+are counted in images, not in forwards, so that the batch size does not change what is remembered.
+At the start of a stream the stored statistics count as `prior` images, and never for less than
+`share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
+any other policy, takes them over all views together.
+
+`feed` says which images move the statistics of `running` and `cumulative`: all `views`, in the
+adapting forward itself, or the `untouched` ones, in a further forward without the others: what a
+layer sees depends on whose statistics the layers before it used. Layers that keep no running
+statistics always use the images' own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tapr.errors import InputError
+from tapr.registry import Registry
+
+Feed = Literal["views", "untouched"]
+FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
+Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
+Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
+
+
+class Statistics(NamedTuple):
+    """The options of a policy: see the module's table."""
+
+    use: str = "batch"
+    feed: Feed = "views"
+    momentum: float = 0.1
+    prior: float = 16.0
+    share: float | Sequence[float] = 0.5
+    window: float = 500.0
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the stored statistics, for all views or one for each."""
+        return (self.share,) if isinstance(self.share, int | float) else tuple(self.share)
+
+    def policy(self, model: nn.Module) -> "Policy":
+        """The policy for the batch-norm layers of a model."""
+        self.check()
+        return POLICIES[self.use](model, self)
+
+    def check(self) -> None:
+        """Refuse names nobody knows and numbers outside their range."""
+        POLICIES.check(self.use), FEEDS.check(self.feed)
+        if not isinstance(self.momentum, int | float) or not 0 < self.momentum <= 1:
+            raise InputError(f"expected a statistics momentum in (0, 1], got {self.momentum!r}")
+        if not isinstance(self.prior, int | float) or not 0 <= self.prior < float("inf"):
+            raise InputError(f"expected a prior strength of 0 or more, got {self.prior!r}")
+        if not isinstance(self.window, int | float) or not 1 <= self.window < float("inf"):
+            raise InputError(f"expected a window of 1 image or more, got {self.window!r}")
+        listed = isinstance(self.share, Sequence) and not isinstance(self.share, str)
+        good = listed or isinstance(self.share, int | float)
+        shares = self.shares if good else ()
+        if not shares or not all(isinstance(v, int | float) and 0 <= v <= 1 for v in shares):
+            raise InputError(
+                f"expected a share from 0 to 1, or a list of one for each view, got {self.share!r}"
+            )
+
+
+class Policy(nn.Module):
+    """The batch-norm layers of a model, and whose statistics they use; they stay what they are."""
+
+    moves = False  # does an adapting forward feed the stored statistics?
+    predicts_apart = False  # does only a predicting forward meet them as the policy says?
+
+    def __init__(self, model: nn.Module, options: Statistics) -> None:
+        super().__init__()
+        self.options = options
+        self.layers: list[Any] = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+        self.tracking = [layer for layer in self.layers if layer.running_mean is not None]
+
+    def stored(self) -> list[Tensor]:
+        """The statistics of all layers, and what is remembered beside them."""
+        kept = [tensor for m in self.tracking for tensor in (m.running_mean, m.running_var)]
+        return [*kept, *self.buffers()]
+
+    def begin(self) -> None:
+        """A batch begins: what is remembered by now is that of the batches before."""
+
+    def adapting(self, views: int) -> Forward:
+        """Around a forward of `views` views behind one another; feeds, unless that is apart."""
+        return own(self.layers) if self.feeds_apart(views) else self.feeding(views)
+
+    def feeds_apart(self, views: int) -> bool:
+        """Do the original images among `views` views need a forward of their own, to feed alone?"""
+        return self.moves and self.options.feed == "untouched" and views > 1
+
+    def feeding(self, views: int = 1) -> Forward:
+        """Around a forward that moves what the policy remembers, if it does."""
+        return own(self.layers)
+
+    def predicting(self, views: int = 1) -> Forward:
+        """Around a forward, of `views` views behind one another, whose logits are the answer."""
+        return nullcontext()
+
+    def words(self, views: int) -> str:
+        """The policy as tables name it."""
+        feed = f", fed by {self.options.feed}" if self.moves and views > 1 else ""
+        return f"{self.options.use}{feed}"
+
+
+class _Source(Policy):
+    def feeding(self, views: int = 1) -> Forward:
+        return _mode(self.layers, training=False)
+
+
+class _Batch(Policy):
+    def predicting(self, views: int = 1) -> Forward:
+        return own(self.layers)
+
+
+class _Running(Policy):
+    moves = True
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _mode(self.layers, training=True, momentum=self.options.momentum)
+
+
+class _Cumulative(Policy):
+    moves = True
+
+    def __init__(self, model: nn.Module, options: Statistics) -> None:
+        super().__init__(model, options)
+        for layer in self.tracking:
+            layer.num_batches_tracked.zero_()
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _mode(self.layers, training=True, momentum=None)  # torch's own cumulative mean
+
+
+class _Blend(Policy):
+    predicts_apart = True
+
+    def predicting(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, self._mix)
+
+    def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = inputs[0]
+        mean, variance = _own(x, 1)
+        weight = len(x) / (len(x) + self.options.prior)
+        mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
+        variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
+        return (_normalised_by(layer, x, mean, variance), *inputs[1:])
+
+
+class _Share(Policy):
+    def feeding(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, partial(self._mix, views))
+
+    predicting = feeding
+
+    def words(self, views: int) -> str:
+        return f"share {' '.join(f'{share:g}' for share in self.options.shares)}"
+
+    def _mix(self, views: int, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x, shares = inputs[0], self.options.shares
+        groups = 1 if len(shares) == 1 else views
+        if groups > len(shares):
+            raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
+        mean, variance = _own(x, groups)
+        own_or_stream = mean.to(layer.running_mean), variance.to(layer.running_var)
+        rest, least = self._rest(layer, own_or_stream, len(x) // views)
+        share = rest[0].new_tensor([max(share, least) for share in shares[:groups]])
+        share = share if groups == 1 else share[:, None]
+        stored = layer.running_mean, layer.running_var
+        return (_normalised_by(layer, x, *_mixture(rest, stored, share)), *inputs[1:])
+
+    def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
+        """What is mixed with the stored statistics, and what these count for at the least."""
+        return found, 0.0
+
+
+class _Window(_Share):
+    """Every image counts once in the stream's statistics, as the last forward saw it."""
+
+    images: Tensor
+
+    def __init__(self, model: nn.Module, options: Statistics) -> None:
+        super().__init__(model, options)
+        self.places = {layer: place for place, layer in enumerate(self.tracking)}
+        groups = [len(options.shares)] if len(options.shares) > 1 else []
+        for place, layer in enumerate(self.tracking):
+            for name in ("mean", "variance"):
+                empty = layer.running_mean.new_zeros([*groups, layer.num_features])
+                self.register_buffer(f"{name}_{place}", empty)
+        self.register_buffer("images", torch.zeros(()))
+        self._before: dict[str, Tensor] = {}
+        self._images = 0.0
+
+    def begin(self) -> None:
+        self._before = {name: tensor.clone() for name, tensor in self.named_buffers()}
+        self._images = float(self.images)
+
+    def words(self, views: int) -> str:
+        return f"{super().words(views)}, window {self.options.window:g}"
+
+    def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
+        total = min(self._images + images, max(self.options.window, images))
+        part = slice(len(found[0])) if found[0].ndim > 1 else slice(None)  # as many views as came
+        names = [f"{name}_{self.places[layer]}" for name in ("mean", "variance")]
+        before = self._before[names[0]][part], self._before[names[1]][part]
+        stream = _mixture(found, before, found[0].new_tensor(1 - images / total))
+        for name, value in zip(names, stream, strict=True):
+            self.get_buffer(name)[part] = value.detach()
+        self.images.fill_(total)
+        return stream, self.options.prior / (self.options.prior + total)
+
+
+POLICIES: Registry[type[Policy]] = Registry(
+    "statistics",
+    {
+        "source": _Source,
+        "batch": _Batch,
+        "running": _Running,
+        "cumulative": _Cumulative,
+        "blend": _Blend,
+        "share": _Share,
+        "window": _Window,
+    },
+)
+
+
+def own(layers: list[Any]) -> Forward:
+    """Normalise a forward by its own statistics; nothing is remembered."""
+    return _mode(layers, training=True, track_running_stats=False)
+
+
+def _own(x: Tensor, groups: int) -> Moments:
+    """Mean and variance of the channels in each of the groups behind one another."""
+    parts = x if groups == 1 else x.unflatten(0, (groups, -1))
+    channels = parts.ndim - x.ndim + 1
+    axes = [axis for axis in range(parts.ndim) if axis not in (channels, channels - 2)]
+    variance, mean = torch.var_mean(parts, axes, correction=0)
+    return mean, variance
+
+
+def _mixture(one: Moments, other: Moments, share: Tensor) -> Moments:
+    """Mean and variance of a mixture with `share` of the other: the law of total variance."""
+    mean = one[0].lerp(other[0].expand_as(one[0]), share)
+    variance = one[1].lerp(other[1].expand_as(one[1]), share)
+    return mean, variance + share * (1 - share) * (one[0] - other[0]).square()
+
+
+def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """What a layer in evaluation mode has to get to normalise `x` by these statistics.
+
+    The layer's arithmetic with its stored statistics then comes to a normalisation by the given
+    ones, [C] or [G, C] for G groups behind one another; the rest of the layer stays its own.
+    """
+    scale = ((layer.running_var + layer.eps) / (variance + layer.eps)).sqrt()
+    shift = layer.running_mean - mean * scale
+    parts = x if mean.ndim == 1 else x.unflatten(0, (len(mean), -1))
+    shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
+    return (parts * scale.to(x).view(shape) + shift.to(x).view(shape)).view_as(x)
+
+
+@contextmanager
+def _mode(layers: list[Any], **settings: object) -> Iterator[None]:
+    """Set attributes of the layers, and put their own back afterwards."""
+    before = [{name: getattr(layer, name) for name in settings} for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer).update(settings)
+        yield
+    finally:
+        for layer, own_settings in zip(layers, before, strict=True):
+            vars(layer).update(own_settings)
+
+
+@contextmanager
+def _hooks(layers: list[Any], hook: Callable[..., Any]) -> Iterator[None]:
+    """Run `hook` before each of the layers."""
+    handles = [layer.register_forward_pre_hook(hook) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
