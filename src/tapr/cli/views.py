@@ -69,19 +69,17 @@ def views(
 def _read(source: Path) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
     """The readable images, in order of their names; the others are told of and skipped."""
     import numpy as np
-    from PIL import Image, ImageOps
 
+    from tapr.datasets.images import SUFFIXES, read_image
     from tapr.errors import DataError
 
     if not source.exists():
         raise DataError(f"expected an image or a folder, found nothing at {source}")
-    kinds = Image.registered_extensions()
-    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
+    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
     for path in found if source.is_dir() else [source]:
         try:
-            with Image.open(path) as image:
-                picture = ImageOps.exif_transpose(image).convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            picture = read_image(path)
+        except DataError as error:
             typer.echo(f"skipped {path}: {error}", err=True)
             continue
         picture.thumbnail((_LARGEST, _LARGEST))

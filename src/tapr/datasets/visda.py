@@ -1,6 +1,5 @@
 """VisDA-C in its official layout: folders, or the official tars read in place."""
 
-import tarfile
 from abc import ABC, abstractmethod
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, NamedTuple, cast
@@ -10,8 +9,10 @@ from PIL import Image
 
 from tapr.datasets import names
 from tapr.datasets.base import Dataset, Pixels, Watcher
-from tapr.datasets.lazy import LazyImages, in_threads, probe, to_rgb
+from tapr.datasets.images import decode, probe
+from tapr.datasets.lazy import LazyImages, in_threads
 from tapr.datasets.linked import Linked
+from tapr.datasets.members import opened_tar, read_regular
 from tapr.errors import DataError
 
 LIST = "image_list.txt"
@@ -30,7 +31,7 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A file's bytes; OSError when it cannot be read."""
+        """A file's bytes; OSError or DataError when it cannot be read."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
@@ -45,7 +46,7 @@ class FolderFiles(Files):
 
     def read(self, name: str) -> bytes:
         """A file's bytes."""
-        return (self.folder / name).read_bytes()
+        return read_regular(self.folder / name)
 
     def has(self, name: str) -> bool:
         """Is there a file of that name?"""
@@ -56,11 +57,8 @@ class TarFiles(Files):
     """A split in its tar: the index is read once, then only the bytes asked for."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            with tarfile.open(path, "r:") as archive:
-                members = [member for member in archive if member.isfile()]
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise DataError(f"{path} is not a whole, uncompressed tar archive: {error}") from error
+        with opened_tar(path, compression="") as archive:
+            members = [member for member in archive if member.isreg() and not member.issparse()]
         self._path = path
         self._places = {
             _inside(member.name, path.stem): (member.offset_data, member.size) for member in members
@@ -138,9 +136,9 @@ class Visda(Linked):
         return Dataset(f"visda:{split}", cast(Pixels, images), labels, names.VISDA, tuple(skipped))
 
 
-def prepare(image: Image.Image) -> Image.Image:
+def prepare(data: bytes) -> Image.Image:
     """The released preprocessing: resize to 256 x 256, cut out the centre 224 x 224."""
-    resized = to_rgb(image).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
+    resized = decode(data, upright=False).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
     edge = (RESIZED - CROPPED) // 2
     return resized.crop((edge, edge, edge + CROPPED, edge + CROPPED))
 
@@ -154,7 +152,7 @@ def open_split(path: Path, split: str) -> tuple[Files, Listed]:
     where = folder / LIST if isinstance(files, FolderFiles) else f"{tar}: {LIST}"
     try:
         listed = _parse(files.read(LIST).decode(), str(where))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, DataError) as error:
         raise DataError(f"cannot read {where}: {error}") from error
     absent = [name for name in listed.names if not files.has(name)]
     if absent:

@@ -1,6 +1,5 @@
 """A photograph becomes what a model was trained on: size, crop, normalisation, by its config."""
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 from torch import nn
 
-from tapr.datasets.lazy import to_rgb
+from tapr.datasets.images import read_image
 from tapr.errors import DataError, InputError
 from tapr.models import SHIPPED, TIMM, inputs
 from tapr.registry import Registry
@@ -23,6 +22,7 @@ INTERPOLATIONS: Registry[Image.Resampling] = Registry(
 )
 # timm's words for what there is to know.
 KEYS = ("input_size", "crop_pct", "crop_mode", "interpolation", "mean", "std")
+LARGEST = 1 << 28  # pixels of an image before it is cropped; beyond, memory may not suffice
 CROP_MODES = Registry("crop_mode", {name: name for name in ("center", "squash")})
 
 
@@ -38,29 +38,25 @@ class Preprocessing(NamedTuple):
 
     def read(self, path: Path) -> NDArray[np.uint8]:
         """The image in a file as [H, W, C]; DataError when there is none."""
-        try:
-            with Image.open(io.BytesIO(path.read_bytes())) as image:
-                return self.prepare(image)
-        except UnidentifiedImageError as error:  # whose own words are about a BytesIO object
-            raise DataError("it is not an image, or of an unknown kind") from error
-        except OSError as error:
-            raise DataError(error.strerror or str(error)) from error
-        except (ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DataError(str(error) or type(error).__name__) from error
+        return self.prepare(read_image(path))
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Upright, resized until the crop just fits, cropped to its centre."""
+        """Resize an RGB image until the crop just fits, and crop it to its centre."""
         channels, height, width = self.size
-        upright = to_rgb(ImageOps.exif_transpose(image))
         around = int(height / self.crop), int(width / self.crop)
-        factor = max(around[0] / upright.height, around[1] / upright.width)
+        factor = max(around[0] / image.height, around[1] / image.width)
         if self.mode == "center":  # rounded down, as torchvision and timm do
-            sides = int(upright.height * factor + 1e-6), int(upright.width * factor + 1e-6)
+            sides = int(image.height * factor + 1e-6), int(image.width * factor + 1e-6)
             around = max(sides[0], around[0]), max(sides[1], around[1])
-        if around != (upright.height, upright.width):
-            upright = upright.resize(around[::-1], INTERPOLATIONS[self.interpolation])
+        if around[0] * around[1] > LARGEST:
+            raise DataError(
+                f"too long for its width: of {image.height} x {image.width} pixels, it would be "
+                f"resized to {around[0]} x {around[1]}"
+            )
+        if around != (image.height, image.width):
+            image = image.resize(around[::-1], INTERPOLATIONS[self.interpolation])
         top, left = round((around[0] - height) / 2), round((around[1] - width) / 2)
-        cropped = upright.crop((left, top, left + width, top + height))
+        cropped = image.crop((left, top, left + width, top + height))
         pixels = np.asarray(cropped.convert("L") if channels == 1 else cropped)
         return pixels.reshape(height, width, channels)
 
