@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from tapr.augment import ops
 from tapr.augment.augmix import AugMix, AugMixParams
-from tapr.augment.base import Augmentation, Identity
+from tapr.augment.base import Augmentation, Identity, Views
 from tapr.augment.randaugment import RandAugment, RandAugmentParams
-from tapr.augment.views import Views
 from tapr.registry import Registry
 
 AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(

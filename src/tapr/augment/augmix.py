@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.arguments import LONGEST, between, positive, whole
-from tapr.augment.base import Augmentation
+from tapr.augment.base import LONGEST, Augmentation, between, positive, whole
 from tapr.augment.grouped import IDENTITY, Draw, apply, caption
 from tapr.augment.levels import Values
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.arguments import LONGEST, whole
-from tapr.augment.base import Augmentation
+from tapr.augment.base import LONGEST, Augmentation, whole
 from tapr.augment.grouped import Draw, apply, caption
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
 from tapr.registry import Registry

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.corruptions import blur, digital, noise, weather
+from tapr.corruptions.chunks import in_chunks
 from tapr.corruptions.common import Bytes, Draws, Level
-from tapr.corruptions.parallel import in_chunks
 from tapr.errors import InputError
 from tapr.registry import Registry
 from tapr.rng import derive
