@@ -15,6 +15,7 @@ class Frost(Entry):
     name = "frost"
     about = "photographs for the frost corruption"
     size = "2 MB"
+    classes = ()
     splits: ClassVar[tuple[str, ...]] = ()
 
     def where(self) -> Path | None:

@@ -52,8 +52,7 @@ def train(
     """
     from tapr import datasets
     from tapr.errors import InputError
-    from tapr.runs import recipes
-    from tapr.runs.train import CHECKPOINT, Training
+    from tapr.runs.train import CHECKPOINT, Training, recipe
 
     given = {
         "architecture": model,
@@ -66,15 +65,15 @@ def train(
         "weights": weights,
     }
     asked = {key: value for key, value in given.items() if value is not None}
-    recipe = recipes.recipe(dataset, seed=seed, **asked)
+    wanted = recipe(dataset, seed=seed, **asked)
     if dataset.startswith(datasets.FOLDER):
         raise InputError(f"expected a data set with a train split, got {dataset}, which has none")
     if (out / CHECKPOINT).exists() and not resume:
         raise InputError(f"{out} holds a checkpoint: go on with --resume, or choose another --out")
-    training = Training(recipe, datasets.load(dataset, "train"), out, device)
+    training = Training(wanted, datasets.load(dataset, "train"), out, device)
     if resume:
         training.resume()
-    _show(training.run(), recipe.epochs)
+    _show(training.run(), wanted.epochs)
     training.save()
     typer.echo(f"wrote {out / 'model.safetensors'} and its card; `tapr models card` measures it")
 

@@ -7,7 +7,16 @@ from tapr.datasets.catalogue import DATASETS, PUBLISHED
 from tapr.datasets.folder import load_folder
 from tapr.errors import InputError
 
-__all__ = ["DATASETS", "FOLDER", "PUBLISHED", "Dataset", "Entry", "Watcher", "load"]
+__all__ = [
+    "DATASETS",
+    "FOLDER",
+    "PUBLISHED",
+    "Dataset",
+    "Entry",
+    "Watcher",
+    "class_names",
+    "load",
+]
 
 FOLDER = "folder:"  # what a folder of your own images begins with
 
@@ -26,3 +35,13 @@ def load(name: str, split: str = "test", *, size: int | None = None) -> Dataset:
     if size is not None:
         raise InputError(f"{name} has its own image size: leave size out, got {size}")
     return DATASETS[name].load(split)
+
+
+def class_names(name: str) -> tuple[str, ...]:
+    """The names of a data set's classes; none when the catalogue does not have it.
+
+    >>> class_names("digits")[:3]
+    ('0', '1', '2')
+    """
+    entry = DATASETS.get(name)
+    return entry.classes if entry else ()

@@ -1,14 +1,17 @@
 """What a data set is, and what every entry of the catalogue can do."""
 
+import json
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr import cache
 from tapr.errors import DataError
 from tapr.registry import suggest
 
@@ -73,7 +76,9 @@ class Entry(ABC):
     name: str
     about: str  # in a few words
     size: str  # what there is to fetch, for people: "139 MB"
+    classes: tuple[str, ...]  # their names
     splits: ClassVar[tuple[str, ...]]
+    training: ClassVar[Mapping[str, Any]] = {}  # how `tapr train` departs from its defaults
 
     @abstractmethod
     def where(self) -> Path | None:
@@ -97,3 +102,26 @@ class Entry(ABC):
             hint = suggest(split, self.splits)
             raise DataError(f"{self.name} has no split {split!r}; {hint}")
         return split
+
+
+class Linked(Entry):
+    """An entry whose files are elsewhere; `link.json` in the cache says where."""
+
+    def where(self) -> Path | None:
+        """The remembered folder, when it still exists."""
+        path = Path(self.recall().get("path", ""))
+        return path if path.is_absolute() and path.is_dir() else None
+
+    def recall(self) -> dict[str, Any]:
+        """What was remembered, {} when nothing was or it is damaged."""
+        try:
+            content = json.loads((cache.folder() / self.name / "link.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def remember(self, path: Path, **more: object) -> None:
+        """Write the place down, with whatever else the entry wants to find again."""
+        content = {"path": str(path.absolute()), **more}
+        with cache.locked(self.name) as folder, cache.writing(folder / "link.json") as part:
+            part.write_text(json.dumps(content, indent=1), "utf-8")

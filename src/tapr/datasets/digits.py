@@ -1,14 +1,16 @@
 """Digits: rendered ones to train on, scikit-learn's 1,797 handwritten ones as the real target."""
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.datasets import names, render
+from tapr.datasets import render
 from tapr.datasets.base import Dataset, Entry, Labels, Pixels, Watcher
+from tapr.datasets.classes import DIGITS
 from tapr.errors import DataError
 
 MISSING = "real digits need scikit-learn, which is not installed: pip install 'tapr[digits]'"
@@ -34,7 +36,14 @@ class Digits(Entry):
     name = "digits"
     about = "rendered digits to train on, 1,797 real ones"
     size = "-"
+    classes = DIGITS
     splits: ClassVar[tuple[str, ...]] = (*RENDERED, "test")
+    # A mirrored digit is another sign, and the renderer has moved and turned the images already.
+    training: ClassVar[Mapping[str, Any]] = {
+        "architecture": "small-narrow",
+        "epochs": 10,
+        "augment": "none",
+    }
 
     def where(self) -> Path | None:
         """scikit-learn's own folder."""
@@ -66,7 +75,7 @@ class Digits(Entry):
         """Load the real digits ("test"), or draw the rendered ones."""
         self.check_split(split)
         images, labels = real() if split == "test" else render.render(*RENDERED[split])
-        return Dataset(f"{self.name}:{split}", images, labels, names.DIGITS)
+        return Dataset(f"{self.name}:{split}", images, labels, self.classes)
 
 
 def real() -> tuple[Pixels, Labels]:

@@ -9,9 +9,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from tapr import cache
-from tapr.datasets.base import Dataset, Labels, Pixels, Watcher
+from tapr.datasets.base import Dataset, Labels, Linked, Pixels, Watcher
 from tapr.datasets.download import Source, fetch_first
-from tapr.datasets.linked import Linked
 from tapr.datasets.members import open_member, opened_tar
 from tapr.errors import DataError
 from tapr.registry import suggest

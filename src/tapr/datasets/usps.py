@@ -6,10 +6,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.datasets import names
-from tapr.datasets.base import Dataset, Labels, Pixels, Watcher
+from tapr.datasets.base import Dataset, Labels, Linked, Pixels, Watcher
+from tapr.datasets.classes import DIGITS
 from tapr.datasets.digits import enlarged
-from tapr.datasets.linked import Linked
 from tapr.datasets.members import find_packed
 from tapr.errors import DataError
 
@@ -38,6 +37,7 @@ class Usps(Linked):
     name = "usps"
     about = "9,298 handwritten digits, enlarged to 32 x 32"
     size = "yours"
+    classes = DIGITS
     splits: ClassVar[tuple[str, ...]] = tuple(SPLITS)
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
@@ -81,7 +81,7 @@ class Usps(Linked):
             raise DataError(
                 f"usps is not here; `tapr data get usps --from FOLDER` takes a folder with {WANTED}"
             )
-        return Dataset(self.name, *read_usps(folder, split), names.DIGITS)
+        return Dataset(self.name, *read_usps(folder, split), self.classes)
 
 
 def read_usps(folder: Path, split: str) -> tuple[Pixels, Labels]:

@@ -1,17 +1,17 @@
 """VisDA-C in its official layout: folders, or the official tars read in place."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from PIL import Image
 
-from tapr.datasets import names
-from tapr.datasets.base import Dataset, Pixels, Watcher
+from tapr.datasets.base import Dataset, Linked, Pixels, Watcher
+from tapr.datasets.classes import VISDA
 from tapr.datasets.images import decode, probe
 from tapr.datasets.lazy import LazyImages, in_threads
-from tapr.datasets.linked import Linked
 from tapr.datasets.members import opened_tar, read_regular
 from tapr.errors import DataError
 
@@ -84,7 +84,15 @@ class Visda(Linked):
     name = "visda"
     about = "VisDA-C: rendered and real, 12 classes"
     size = "yours"
+    classes = VISDA
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    training: ClassVar[Mapping[str, Any]] = {
+        "architecture": "resnet-50",
+        "weights": "timm:resnet50",
+        "epochs": 10,
+        "batch_size": 64,
+        "learning_rate": 0.002,
+    }
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
         """Check every image below `origin` once, and remember the place and the unreadable ones."""
@@ -133,7 +141,7 @@ class Visda(Linked):
             [listed.names[place] for place in keep], files.read, prepare, (CROPPED, CROPPED)
         )
         labels = None if listed.labels is None else np.array(listed.labels, np.int64)[keep]
-        return Dataset(f"visda:{split}", cast(Pixels, images), labels, names.VISDA, tuple(skipped))
+        return Dataset(f"visda:{split}", cast(Pixels, images), labels, self.classes, tuple(skipped))
 
 
 def prepare(data: bytes) -> Image.Image:
@@ -174,7 +182,7 @@ def _parse(text: str, where: str) -> Listed:
         return Listed([row[0] for row in rows], None)
     for number, row in enumerate(rows, 1):
         label = row[1] if len(row) == 2 else ""
-        if not (label.isdecimal() and int(label) < len(names.VISDA)):
+        if not (label.isdecimal() and int(label) < len(VISDA)):
             raise DataError(
                 f"{where}, line {number}: expected a file and a class from 0 to 11, "
                 f"got {' '.join(row)!r}"

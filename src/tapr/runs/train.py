@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tapr import files, rng
-from tapr.datasets import Dataset
+from tapr.datasets import DATASETS, Dataset
 from tapr.errors import InputError, StateError
 from tapr.models import architectures, checkpoint, pretrained
 from tapr.models.inputs import Normalize
@@ -65,6 +65,19 @@ class Recipe:
             f"--label-smoothing {self.label_smoothing:g} --augment {self.augment}"
             + (f" --weights {self.weights}" if self.weights else "")
         )
+
+
+def recipe(dataset: str, **given: Any) -> Recipe:
+    """The recipe of a data set's entry in the catalogue, with what is given in place of its values.
+
+    >>> recipe("digits", epochs=3).architecture
+    'small-narrow'
+    """
+    entry = DATASETS.get(dataset)
+    usual = dict(entry.training) if entry else {}
+    if given.get("architecture", usual.get("architecture")) != usual.get("architecture"):
+        usual.pop("weights", None)  # they fit no other network
+    return Recipe(dataset, **{**usual, **given})
 
 
 class Step(NamedTuple):
