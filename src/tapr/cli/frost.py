@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tapr import cache
-from tapr.corruptions.photographs import PACKAGE, SHA256, photographs
+from tapr.corruptions.photographs import PACKAGE, SHA256, photographs, problems
 from tapr.datasets import Dataset, Entry, Watcher
 from tapr.errors import DataError
 
@@ -34,12 +34,7 @@ class Frost(Entry):
 
     def verify(self, watch: Watcher) -> list[str]:
         """Compare every file's hash."""
-        folder = cache.folder() / self.name
-        return [
-            f"{folder / file} is missing or damaged"
-            for file, digest in SHA256.items()
-            if not (folder / file).is_file() or cache.sha256(folder / file) != digest
-        ]
+        return problems(cache.folder() / self.name)
 
     def load(self, split: str) -> Dataset:
         """Not a data set: nothing to classify."""

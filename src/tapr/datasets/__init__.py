@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tapr.datasets.base import Dataset, Entry, Watcher
 from tapr.datasets.catalogue import DATASETS, PUBLISHED
-from tapr.datasets.folder import load_folder
+from tapr.datasets.image_folder import load_folder
 from tapr.errors import InputError
 
 __all__ = [
