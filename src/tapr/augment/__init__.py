@@ -1,4 +1,4 @@
-"""Images to views: a draw of its own for every image, batched, on any device."""
+"""Augmentations, which make views of images: batched, with a draw of its own for every image."""
 
 from collections.abc import Callable
 

@@ -16,7 +16,7 @@ LONGEST = 100  # ops in a row, or chains side by side
 
 
 class Augmentation(nn.Module, ABC):
-    """Images to changed images, with a draw of its own for every image.
+    """Turns images into changed images, with a draw of its own for every image.
 
     A subclass writes `sample` and `transform`; the parameters between them may be of any type.
     """
@@ -30,11 +30,11 @@ class Augmentation(nn.Module, ABC):
         """Apply drawn parameters: the same images and parameters always give the same result."""
 
     def describe(self, params: Any) -> list[str]:
-        """One caption per image, for people; empty when there is nothing to say."""
+        """Caption each image with what was drawn for it; [] when there are no captions."""
         return []
 
     def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw, then transform."""
+        """Draw parameters for these images and apply them."""
         return self.transform(images, self.sample(images.shape, generator))
 
 
@@ -46,10 +46,10 @@ class Identity(Augmentation):
     """
 
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> None:
-        """Nothing to draw."""
+        """Draw nothing: there are no parameters."""
 
     def transform(self, images: Tensor, params: None) -> Tensor:
-        """A copy of the images."""
+        """Return a copy of the images."""
         return images.clone()
 
 
@@ -71,7 +71,7 @@ class Views(nn.Module):
         self.count = count
 
     def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """[B, C, H, W] to [(1 + count) * B, C, H, W], view by view, the original images first."""
+        """Turn [B, C, H, W] into [(1 + count) * B, C, H, W]: the originals, then the views."""
         if not self.count:
             return images
         # One call for all views: the fewer, larger groups of equal ops are faster.
@@ -80,26 +80,26 @@ class Views(nn.Module):
         return torch.cat([images, self.augmentation.transform(repeated, params)])
 
     def extra_repr(self) -> str:
-        """The arguments, for `repr`."""
+        """The arguments that `repr` shows."""
         return f"count={self.count}"
 
 
 def whole(name: str, value: int, least: int, most: int) -> int:
-    """A whole number between two bounds."""
+    """Check that an argument is a whole number between two bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InputError(f"expected {name} to be a whole number {least} to {most}, got {value!r}")
     return value
 
 
 def between(name: str, value: float, least: float, most: float) -> float:
-    """A number between two bounds."""
+    """Check that an argument is a number between two bounds."""
     if not least <= value <= most:
         raise InputError(f"expected {name} from {least:g} to {most:g}, got {value!r}")
     return float(value)
 
 
 def positive(name: str, value: float) -> float:
-    """A finite number above zero."""
+    """Check that an argument is a finite number above zero."""
     if not 0 < value < float("inf"):
         raise InputError(f"expected {name} > 0, got {value!r}")
     return float(value)

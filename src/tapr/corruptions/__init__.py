@@ -94,7 +94,7 @@ def corrupt(
 
 
 def names_of(chosen: Iterable[str]) -> list[str]:
-    """The corruptions that names, `standard` (15) and `all` (19) stand for, each once.
+    """Expand `standard` (15) and `all` (19) among names of corruptions; each name comes once.
 
     >>> names_of(["fog", "frost", "fog"])
     ['fog', 'frost']

@@ -43,7 +43,7 @@ def centre_zoom(size: int, factor: float) -> Planes:
 
 
 def motion(images: Bytes, radius: int, sigma: float, angles: Floats) -> Bytes:
-    """Blur each image [N, H, W, C] along its own angle, in degrees; edge pixels go on forever."""
+    """Blur each image [N, H, W, C] along its own angle, in degrees; edge pixels are repeated."""
     count, height, width, channels = images.shape
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))

@@ -1,4 +1,4 @@
-"""Real data, fetched once, verified, and kept in the cache folder."""
+"""Image data sets: fetched once, verified, and kept in the cache folder; or your own images."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def load(name: str, split: str = "test", *, size: int | None = None) -> Dataset:
 
 
 def class_names(name: str) -> tuple[str, ...]:
-    """The names of a data set's classes; none when the catalogue does not have it.
+    """Return the names of a data set's classes, or () when the catalogue does not have it.
 
     >>> class_names("digits")[:3]
     ('0', '1', '2')

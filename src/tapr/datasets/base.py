@@ -23,7 +23,7 @@ _log = logging.getLogger("tapr.datasets")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images with their labels; the two have the same length and order."""
+    """Images and their labels, in the same order."""
 
     name: str
     images: Pixels  # [N, H, W, C]; a `LazyImages`, indexed the same way, when they stay on disk
@@ -50,28 +50,28 @@ class Dataset:
 
 
 class Watcher(Protocol):
-    """Is told what a long fetch does; the command line shows it, Python logs it."""
+    """Receives the progress of a long fetch; the command line shows it, Python logs it."""
 
     def note(self, text: str) -> None:
-        """Something worth a line has happened."""
+        """Take one line of text about what has just happened."""
 
     def progress(self, done: int, total: int | None) -> None:
-        """So many bytes, or images, of so many are done."""
+        """Take how many bytes, or images, are done, and of how many, where that is known."""
 
 
 class Logged:
-    """The watcher of Python callers: lines go to the `tapr.datasets` logger."""
+    """The watcher of Python callers: it writes to the `tapr.datasets` logger."""
 
     def note(self, text: str) -> None:
-        """Log a line."""
+        """Log the line."""
         _log.info(text)
 
     def progress(self, done: int, total: int | None) -> None:
-        """Nothing: a log is no progress bar."""
+        """Ignore progress: a log is no progress bar."""
 
 
 class Entry(ABC):
-    """A named data set of the catalogue."""
+    """A named data set of the catalogue, which knows how to fetch, check and load itself."""
 
     name: str
     about: str  # in a few words
@@ -82,22 +82,22 @@ class Entry(ABC):
 
     @abstractmethod
     def where(self) -> Path | None:
-        """The file or folder that holds it here, None when it is not here."""
+        """Return the file or folder that holds the data on this machine, or None."""
 
     @abstractmethod
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Bring it here and verify it, from `origin` when given; cheap when it is here."""
+        """Fetch the data, or take it from `origin`, and verify it; cheap when it is here."""
 
     @abstractmethod
     def verify(self, watch: Watcher) -> list[str]:
-        """Check what is here; one sentence for each thing that is wrong."""
+        """Check the data on this machine; one sentence for each thing that is wrong."""
 
     @abstractmethod
     def load(self, split: str) -> Dataset:
-        """Load a split, fetching it first when it has to be."""
+        """Load a split, after fetching the data where that is needed."""
 
     def check_split(self, split: str) -> str:
-        """Return `split`, or raise the error that names the splits there are."""
+        """Return `split`, or raise an error that names the splits of this data set."""
         if split not in self.splits:
             hint = suggest(split, self.splits)
             raise DataError(f"{self.name} has no split {split!r}; {hint}")
@@ -105,15 +105,15 @@ class Entry(ABC):
 
 
 class Linked(Entry):
-    """An entry whose files are elsewhere; `link.json` in the cache says where."""
+    """A large data set that stays where the user has it; `link.json` in the cache says where."""
 
     def where(self) -> Path | None:
-        """The remembered folder, when it still exists."""
+        """Return the remembered folder, or None when it is gone or none was given."""
         path = Path(self.recall().get("path", ""))
         return path if path.is_absolute() and path.is_dir() else None
 
     def recall(self) -> dict[str, Any]:
-        """What was remembered, {} when nothing was or it is damaged."""
+        """Return what `remember` wrote, or {} when that is missing or damaged."""
         try:
             content = json.loads((cache.folder() / self.name / "link.json").read_text("utf-8"))
         except (OSError, ValueError):
@@ -121,7 +121,7 @@ class Linked(Entry):
         return content if isinstance(content, dict) else {}
 
     def remember(self, path: Path, **more: object) -> None:
-        """Write the place down, with whatever else the entry wants to find again."""
+        """Write down the folder of the data, and whatever else the entry wants to find again."""
         content = {"path": str(path.absolute()), **more}
         with cache.locked(self.name) as folder, cache.writing(folder / "link.json") as part:
             part.write_text(json.dumps(content, indent=1), "utf-8")

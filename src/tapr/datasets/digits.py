@@ -17,7 +17,7 @@ MISSING = "real digits need scikit-learn, which is not installed: pip install 't
 
 
 class Renderings(NamedTuple):
-    """What a split of renderings is."""
+    """A split of rendered digits: its seed, the number of images, and the fonts."""
 
     seed: int
     images: int
@@ -46,12 +46,12 @@ class Digits(Entry):
     }
 
     def where(self) -> Path | None:
-        """scikit-learn's own folder."""
+        """Return the folder of scikit-learn, which carries the real digits, or None."""
         found = find_spec("sklearn")
         return Path(found.origin).parent if found and found.origin else None
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Nothing to do but to see that what they are made from is installed."""
+        """Check that scikit-learn and the fonts are installed; there is nothing to download."""
         if origin is not None:
             raise DataError("digits come with scikit-learn, not from a path: leave --from out")
         for problem in self.verify(watch):
@@ -60,7 +60,7 @@ class Digits(Entry):
         watch.note(f"rendered ones are drawn when they are used, with {render.font_folder()}")
 
     def verify(self, watch: Watcher) -> list[str]:
-        """Are scikit-learn and the fonts there?"""
+        """Check that scikit-learn and the fonts are installed."""
         problems = []
         if self.where() is None:
             problems.append(MISSING)

@@ -58,7 +58,7 @@ def load_folder(path: Path, size: int | None = None) -> Dataset:
 def _probe_all(
     files: list[Path], path: Path
 ) -> tuple[list[str], dict[tuple[int, int], str], list[str]]:
-    """The readable files' names, a name for each image size met, and what was wrong with others."""
+    """Return the readable files, an example of each image size, and why others were skipped."""
     readable: list[str] = []
     sizes: dict[tuple[int, int], str] = {}
     skipped: list[str] = []
@@ -104,7 +104,7 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def _is_image(file: Path) -> bool:
-    """Is it called like an image? What is not a regular file is refused, by name, when read."""
+    """Tell an image by its name; whether it is a regular file is checked when it is read."""
     return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not file.is_dir()
 
 

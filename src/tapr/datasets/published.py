@@ -50,7 +50,7 @@ class PublishedSet(Linked):
         return self._problems(folder, watch) if folder else [f"{self.name} is not here"]
 
     def load(self, split: str) -> Dataset:
-        """Map a split such as "fog-5": one corruption at one severity."""
+        """Memory-map a split such as "fog-5": one corruption at one severity."""
         folder = self.where()
         if folder is None:
             raise DataError(
@@ -73,7 +73,7 @@ class PublishedSet(Linked):
         return Dataset(f"{self.name}:{split}", images[part], labels[part], self.classes)
 
     def has(self, corruptions: Sequence[str]) -> bool:
-        """Are the published files of all these corruptions here?"""
+        """Whether the published files of all these corruptions are on this machine."""
         folder = self.where()
         return folder is not None and set(corruptions) <= set(self._names(folder))
 

@@ -20,7 +20,7 @@ RESIZED, CROPPED = 256, 224
 
 
 class Listed(NamedTuple):
-    """What an image list says."""
+    """The content of an image list: file names, and their labels where it has any."""
 
     names: list[str]
     labels: list[int] | None
@@ -31,30 +31,30 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A file's bytes; OSError or DataError when it cannot be read."""
+        """Read a file; OSError or DataError when that fails."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
 
 
 class FolderFiles(Files):
-    """A split that is unpacked."""
+    """The files of an unpacked split."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def read(self, name: str) -> bytes:
-        """A file's bytes."""
+        """Read a file."""
         return read_regular(self.folder / name)
 
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
         return (self.folder / name).is_file()
 
 
 class TarFiles(Files):
-    """A split in its tar: the index is read once, then only the bytes asked for."""
+    """The files of a split in its tar: the index is read once, then only the bytes asked for."""
 
     def __init__(self, path: Path) -> None:
         with opened_tar(path, compression="") as archive:
@@ -65,7 +65,7 @@ class TarFiles(Files):
         }
 
     def read(self, name: str) -> bytes:
-        """A file's bytes; safe from several threads."""
+        """Read a file; several threads may do so at a time."""
         if name not in self._places:
             raise FileNotFoundError(f"{self._path} has no file {name}")
         offset, size = self._places[name]
@@ -74,12 +74,12 @@ class TarFiles(Files):
             return archive.read(size)
 
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
         return name in self._places
 
 
 class Visda(Linked):
-    """VisDA-C, where the user has it, with the released preprocessing, decoded when used."""
+    """VisDA-C where the user has it, decoded when used, with the released preprocessing."""
 
     name = "visda"
     about = "VisDA-C: rendered and real, 12 classes"
@@ -95,7 +95,7 @@ class Visda(Linked):
     }
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Check every image below `origin` once, and remember the place and the unreadable ones."""
+        """Decode every image below `origin` once; remember the folder and what was unreadable."""
         origin = origin or self.where()
         if origin is None:
             raise DataError(
@@ -145,14 +145,14 @@ class Visda(Linked):
 
 
 def prepare(data: bytes) -> Image.Image:
-    """The released preprocessing: resize to 256 x 256, cut out the centre 224 x 224."""
+    """Decode a file and apply the released preprocessing: 256 x 256, then the centre 224 x 224."""
     resized = decode(data, upright=False).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
     edge = (RESIZED - CROPPED) // 2
     return resized.crop((edge, edge, edge + CROPPED, edge + CROPPED))
 
 
 def open_split(path: Path, split: str) -> tuple[Files, Listed]:
-    """The files of a split and its image list, checked against each other."""
+    """Open a split: its files and its image list, checked against each other."""
     folder, tar = path / split, path / f"{split}.tar"
     if not _is_there(path, split):
         raise DataError(f"visda has no {split} here: expected {folder / LIST} or {tar}")

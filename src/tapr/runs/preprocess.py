@@ -1,4 +1,4 @@
-"""A photograph becomes what a model was trained on: size, crop, normalisation, by its config."""
+"""Preprocessing: images resized, cropped and normalised as the model's config asks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ CROP_MODES = Registry("crop_mode", {name: name for name in ("center", "squash")}
 
 
 class Preprocessing(NamedTuple):
-    """What happens to an image before the model sees it."""
+    """How an image is resized, cropped and normalised before the model sees it."""
 
     size: tuple[int, int, int]  # channels, height, width
     crop: float = 1.0  # the share of the shorter side that is kept
@@ -37,7 +37,7 @@ class Preprocessing(NamedTuple):
     std: tuple[float, ...] | None = None
 
     def read(self, path: Path) -> NDArray[np.uint8]:
-        """The image in a file as [H, W, C]; DataError when there is none."""
+        """Read an image file as [H, W, C]; DataError says why when that fails."""
         return self.prepare(read_image(path))
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
@@ -71,7 +71,7 @@ class Preprocessing(NamedTuple):
 
 
 def config(model: nn.Module, name: str) -> dict[str, Any]:
-    """What is said about the model's input: by timm's `pretrained_cfg`, or a JSON file beside it.
+    """Find the settings of a model's input: timm's `pretrained_cfg`, or a JSON file beside it.
 
     The file is NAME.json, or config.json in the same folder, in timm's layout.
     """
@@ -88,7 +88,7 @@ def config(model: nn.Module, name: str) -> dict[str, Any]:
 
 
 def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
-    """Check settings in timm's words and make them ours."""
+    """Check settings in timm's words and turn them into a `Preprocessing`."""
     given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
     if "input_size" not in given:
         raise InputError(
@@ -117,7 +117,7 @@ def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
 
 
 def normalized(model: nn.Module, done: Preprocessing) -> nn.Module:
-    """The model for images in [0, 1]: normalisation inside, if the preprocessing has one."""
+    """Return the model for images in [0, 1]: with the normalisation inside, if there is one."""
     if done.mean is None or done.std is None:
         return model
     layer = inputs.find(model)
@@ -152,7 +152,7 @@ def _numbers(key: str, values: object, count: int) -> tuple[float, ...]:
 
 
 def _unit(key: str, values: tuple[float, ...], least: float) -> tuple[float, ...]:
-    """Values for pixels in [0, 1]: others are for another range."""
+    """Check that a mean or deviation is for pixels in [0, 1], not for 0 .. 255."""
     for value in values:
         if not least <= value <= 1:
             hint = "; divide by 255, the images are in [0, 1]" if value > 1 else ""
