@@ -121,6 +121,7 @@ def test_a_damaged_file_is_pixels_or_a_sentence(suffix: str, tmp_path: Path) -> 
         ):
             if isinstance(found, str):
                 assert found, "a refusal without a reason"
+                assert "expected an image of" not in found, "its size was first found to be another"
                 outcomes["refused"] += 1
             else:
                 assert found.dtype == np.dtype(np.uint8)

@@ -86,7 +86,7 @@ def opened_tar(path: Path, compression: Literal["*", ""] = "*") -> Iterator[tarf
         raise
     except Exception as error:  # a damaged tar may raise anything at all
         reason = str(error).partition("\n")[0].rstrip(":")  # the rest: what each decoder says
-        raise DataError(f"{path} is not a {what}: {reason or 'out of memory'}") from error
+        raise DataError(f"{path} is not a {what}: {reason or type(error).__name__}") from error
 
 
 def open_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
