@@ -23,8 +23,7 @@ from tapr.reports.statistics import over_seeds
 from tapr.runs import spec as specs
 from tapr.runs.bench import Bench
 from tapr.runs.cards import accuracy
-from tapr.runs.recipes import recipe
-from tapr.runs.train import Training
+from tapr.runs.train import Training, recipe
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "digits" / "results.json"

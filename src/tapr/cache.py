@@ -18,13 +18,13 @@ VARIABLE = "TAPR_CACHE"
 
 
 def folder() -> Path:
-    """The cache folder: $TAPR_CACHE, else the platform's own place; it may not exist yet."""
+    """Return the cache folder: $TAPR_CACHE, else the platform's own; it may not exist yet."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else user_cache_path("tapr")
 
 
 def cannot_write(path: Path, error: OSError) -> DataError:
-    """The error for a cache that is read-only or full: says so, and what to do."""
+    """Return the error for a cache that is read-only or full, with advice."""
     return DataError(
         f"cannot write {path}: {error.strerror or error}; "
         f"free space there, or set {VARIABLE} to a folder that can be written"

@@ -1,12 +1,11 @@
-"""Images to views: a draw of its own for every image, batched, on any device."""
+"""Augmentations, which make views of images: batched, with a draw of its own for every image."""
 
 from collections.abc import Callable
 
 from tapr.augment import ops
 from tapr.augment.augmix import AugMix, AugMixParams
-from tapr.augment.base import Augmentation, Identity
+from tapr.augment.base import Augmentation, Identity, Views
 from tapr.augment.randaugment import RandAugment, RandAugmentParams
-from tapr.augment.views import Views
 from tapr.registry import Registry
 
 AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(

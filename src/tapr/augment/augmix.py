@@ -1,4 +1,4 @@
-"""AugMix: chains of ops side by side, mixed with each other and with the untouched image."""
+"""AugMix: chains of ops side by side, mixed with each other and with the original image."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.arguments import LONGEST, between, positive, whole
-from tapr.augment.base import Augmentation
+from tapr.augment.base import LONGEST, Augmentation, between, positive, whole
 from tapr.augment.grouped import IDENTITY, Draw, apply, caption
 from tapr.augment.levels import Values
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
@@ -50,14 +49,14 @@ SCALES = Registry(
 
 
 class AugMixParams(NamedTuple):
-    """What was drawn for each image; `_asdict()` is ready for `torch.save`."""
+    """The draws of AugMix for each image; `torch.save` takes their `_asdict()`."""
 
     op: Tensor  # [B, width, depth] int64, places in `NAMES`
     level: Tensor  # [B, width, depth] float64, 0.1 to severity
     value: Tensor  # [B, width, depth] float64, the op's parameter in its own unit
     length: Tensor  # [B, width] int64: how many of the ops are applied
     weight: Tensor  # [B, width] float64, the chains' parts of the mix
-    keep: Tensor  # [B] float64, the untouched image's part of the result
+    keep: Tensor  # [B] float64, the original image's part of the result
 
 
 class AugMix(Augmentation):
@@ -116,7 +115,7 @@ class AugMix(Augmentation):
         return (gamma.log() + (1 - uniform).log() / self.alpha).softmax(dim=1)
 
     def transform(self, images: Tensor, params: AugMixParams) -> Tensor:
-        """Run the drawn chains and mix."""
+        """Run the drawn chains, and mix their results with the original images."""
         levels.check(images)
         weights = _weights(params, images)
         drawn = [part.cpu().numpy() for part in (params.op, params.value, params.length)]
@@ -129,10 +128,10 @@ class AugMix(Augmentation):
         return result
 
     def describe(self, params: AugMixParams) -> list[str]:
-        """The chains with their parameters and weights, one caption per image."""
+        """Caption each image with its chains, their parameters and weights."""
         captions = []
         for image, keep in enumerate(params.keep.tolist()):
-            lines = [f"{keep:.0%} untouched"]
+            lines = [f"{keep:.0%} original"]
             for chain, length in enumerate(params.length[image].tolist()):
                 steps = params.op[image, chain, :length], params.value[image, chain, :length]
                 names = map(caption, *(step.tolist() for step in steps))
@@ -142,7 +141,7 @@ class AugMix(Augmentation):
         return captions
 
     def extra_repr(self) -> str:
-        """The arguments, for `repr`."""
+        """The arguments that `repr` shows."""
         names = ("severity", "width", "depth", "alpha", "scale", "ops", "fixed")
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
@@ -160,7 +159,7 @@ def _run(images: Tensor, op: NDArray[np.int64], value: Values, length: NDArray[n
 
 
 def _weights(params: AugMixParams, images: Tensor) -> Tensor:
-    """The parts of the untouched image and of each chain's levels, [B, 1 + width, 1, 1, 1]."""
+    """The parts of the original image and of each chain's levels, [B, 1 + width, 1, 1, 1]."""
     keep = params.keep.unsqueeze(1)
     level = 1 if images.dtype == torch.uint8 else 1 / 255
     weights = torch.cat([keep, (1 - keep) * params.weight * level], dim=1)

@@ -1,4 +1,7 @@
-"""The one hook of an augmentation: sample the parameters, then transform purely."""
+"""What an augmentation is, the views made with it, and the checks of its arguments.
+
+An augmentation draws its parameters first and then transforms the images purely.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,9 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapr.errors import InputError
+
+LONGEST = 100  # ops in a row, or chains side by side
+
 
 class Augmentation(nn.Module, ABC):
-    """Images to changed images, with a draw of its own for every image.
+    """Turns images into changed images, with a draw of its own for every image.
 
     A subclass writes `sample` and `transform`; the parameters between them may be of any type.
     """
@@ -23,11 +30,11 @@ class Augmentation(nn.Module, ABC):
         """Apply drawn parameters: the same images and parameters always give the same result."""
 
     def describe(self, params: Any) -> list[str]:
-        """One caption per image, for people; empty when there is nothing to say."""
+        """Caption each image with what was drawn for it; [] when there are no captions."""
         return []
 
     def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw, then transform."""
+        """Draw parameters for these images and apply them."""
         return self.transform(images, self.sample(images.shape, generator))
 
 
@@ -39,8 +46,60 @@ class Identity(Augmentation):
     """
 
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> None:
-        """Nothing to draw."""
+        """Draw nothing: there are no parameters."""
 
     def transform(self, images: Tensor, params: None) -> Tensor:
-        """A copy of the images."""
+        """Return a copy of the images."""
         return images.clone()
+
+
+class Views(nn.Module):
+    """Puts `count` augmented views behind the original images.
+
+    >>> views = Views(Identity(), count=2)(torch.zeros(4, 3, 8, 8), torch.Generator())
+    >>> views.shape
+    torch.Size([12, 3, 8, 8])
+    >>> views.reshape(3, 4, 3, 8, 8)[0].shape  # the original images
+    torch.Size([4, 3, 8, 8])
+    """
+
+    def __init__(self, augmentation: Augmentation, count: int = 2) -> None:
+        super().__init__()
+        if count < 0:
+            raise InputError(f"expected count of views >= 0, got {count}")
+        self.augmentation = augmentation
+        self.count = count
+
+    def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Turn [B, C, H, W] into [(1 + count) * B, C, H, W]: the originals, then the views."""
+        if not self.count:
+            return images
+        # One call for all views: the fewer, larger groups of equal ops are faster.
+        repeated = images.repeat(self.count, 1, 1, 1)
+        params = self.augmentation.sample(repeated.shape, generator)
+        return torch.cat([images, self.augmentation.transform(repeated, params)])
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return f"count={self.count}"
+
+
+def whole(name: str, value: int, least: int, most: int) -> int:
+    """Check that an argument is a whole number between two bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InputError(f"expected {name} to be a whole number {least} to {most}, got {value!r}")
+    return value
+
+
+def between(name: str, value: float, least: float, most: float) -> float:
+    """Check that an argument is a number between two bounds."""
+    if not least <= value <= most:
+        raise InputError(f"expected {name} from {least:g} to {most:g}, got {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: float) -> float:
+    """Check that an argument is a finite number above zero."""
+    if not 0 < value < float("inf"):
+        raise InputError(f"expected {name} > 0, got {value!r}")
+    return float(value)

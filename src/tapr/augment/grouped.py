@@ -14,7 +14,7 @@ from tapr.augment.levels import Values
 
 
 class Draw(NamedTuple):
-    """What was drawn for each image of a batch."""
+    """One op for each image of a batch, with its parameter and place."""
 
     op: NDArray[np.int64]  # [B], the op's place in NAMES
     value: Values  # [B], the op's parameter
@@ -37,7 +37,7 @@ def _cutout(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 
 def _each(draw: Draw) -> Iterator[tuple[str, Values]]:
-    """Every op of a sorted draw, with its values."""
+    """Split a sorted draw into its ops, each with its values."""
     starts = np.flatnonzero(np.diff(draw.op, prepend=-1)).tolist()
     for start, end in pairwise([*starts, len(draw.op)]):
         yield NAMES[draw.op[start]], draw.value[start:end]
@@ -60,7 +60,7 @@ def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 
 class Family(NamedTuple):
-    """Ops that run together, and what is told to people about each."""
+    """Ops that run together, and the caption of each."""
 
     captions: dict[str, str]
     run: Run
@@ -115,5 +115,5 @@ def apply(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 
 def caption(op: int, value: float) -> str:
-    """What an op does to an image, for people."""
+    """Caption an image with an op and its parameter."""
     return CAPTIONS[NAMES[op]].format(value)

@@ -59,12 +59,12 @@ def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def write(levels: Tensor, images: Tensor) -> None:
-    """Put levels into images of any type, without a temporary copy."""
+    """Write levels into images of any type, without a temporary copy."""
     images.copy_(levels)
     if images.dtype != torch.uint8:
         images.div_(255)
 
 
 def beside(images: Tensor, values: Values) -> Tensor:
-    """Values in float32 on the device of the images."""
+    """Put parameters, as float32, on the device of the images."""
     return torch.from_numpy(values.astype(np.float32)).to(images.device)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.arguments import LONGEST, whole
-from tapr.augment.base import Augmentation
+from tapr.augment.base import LONGEST, Augmentation, whole
 from tapr.augment.grouped import Draw, apply, caption
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
 from tapr.registry import Registry
@@ -49,7 +48,7 @@ SCALES = Registry(
 
 
 class RandAugmentParams(NamedTuple):
-    """What was drawn for each image; `_asdict()` is ready for `torch.save`."""
+    """The draws of RandAugment for each image; `torch.save` takes their `_asdict()`."""
 
     op: Tensor  # [B, n] int64, places in `NAMES`
     level: Tensor  # [B, n] int64, 1 to 30
@@ -112,7 +111,7 @@ class RandAugment(Augmentation):
         return result
 
     def describe(self, params: RandAugmentParams) -> list[str]:
-        """The ops with their parameters and levels, one caption per image."""
+        """Caption each image with its ops, their parameters and levels."""
         captions = []
         for drawn in zip(*(part.tolist() for part in params[:3]), strict=True):
             steps = zip(*drawn, strict=True)
@@ -121,5 +120,5 @@ class RandAugment(Augmentation):
         return captions
 
     def extra_repr(self) -> str:
-        """The arguments, for `repr`."""
+        """The arguments that `repr` shows."""
         return f"n={self.n}, m={self.m}, scale={self.scale!r}, ops={self.ops!r}, fixed={self.fixed}"

@@ -29,30 +29,40 @@ def corrupt(
         str,
         typer.Argument(
             metavar="DATA",
-            help="A data set, or `folder:PATH` for your images.",
+            help="The name of a data set, or `folder:PATH` for your own images.",
             autocompletion=among(DATA),
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the files to.")],
     corruption: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name, `standard` (15) or `all` (19); may be repeated.  [default: standard]",
+            help="A corruption, `standard` (15 of them) or `all` (19); may be repeated.  "
+            "[default: standard]",
             autocompletion=among(CORRUPTIONS),
         ),
     ] = None,
     severity: Annotated[
-        list[int] | None, typer.Option(help="1 to 5; may be repeated.  [default: all five]")
+        list[int] | None,
+        typer.Option(help="A severity from 1 to 5; may be repeated.  [default: all five]"),
     ] = None,
-    images: Annotated[int | None, typer.Option(help="How many images.  [default: all]")] = None,
-    split: str = typer.Option("test", help="The part of the data set."),
-    size: Annotated[int | None, typer.Option(help="Cut a folder's images to this size.")] = None,
-    seed: int = typer.Option(0, help="Decides the random corruptions."),
+    images: Annotated[
+        int | None, typer.Option(help="The number of images to corrupt.  [default: all]")
+    ] = None,
+    split: str = typer.Option("test", help="The split of the data set to corrupt."),
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="The side in pixels to which a folder's images are resized and cropped.  "
+            "[default: their own size]"
+        ),
+    ] = None,
+    seed: int = typer.Option(0, help="The seed of the random corruptions."),
 ) -> None:
     """Write corrupted images as CIFAR-10-C is published: NAME.npy and labels.npy.
 
     Each NAME.npy is uint8 [severities x images, height, width, 3], severity after severity.
-    A file appears when it is whole; run the same command again to go on after an interruption.
+    A file appears only when it is complete; after an interruption, the same command resumes.
 
     Example: `tapr corrupt cifar10 -o CIFAR-10-C`
     """

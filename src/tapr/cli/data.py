@@ -21,17 +21,23 @@ data = typer.Typer(
 app.add_typer(data, name="data")
 
 Name = Annotated[
-    str, typer.Argument(help="A data set of `tapr data list`.", autocompletion=among(DATA))
+    str,
+    typer.Argument(
+        help="The name of a data set, as `tapr data list` shows it.", autocompletion=among(DATA)
+    ),
 ]
 From = Annotated[
     Path | None,
-    typer.Option("--from", help="A folder or archive you already have."),
+    typer.Option(
+        "--from",
+        help="A folder or archive that you already have; it is used instead of a download.",
+    ),
 ]
 
 
 @data.command("list")
 def list_() -> None:
-    """Show the data sets, their sizes and what is here.
+    """Show the data sets, the sizes of their downloads, and which are on this machine.
 
     Example: `tapr data list`
     """
@@ -50,10 +56,10 @@ def list_() -> None:
 
 @data.command()
 def get(name: Name, origin: From = None) -> None:
-    """Bring a data set here, verified; sources are tried in order and named.
+    """Fetch a data set and verify it; its sources are tried in order, and each attempt is shown.
 
-    What is already here is checked, and fetched again only when it is damaged.
-    An interrupted download goes on where it stopped.
+    Data that is already on this machine is checked, and fetched again only when it is damaged.
+    An interrupted download is resumed.
 
     Example: `tapr data get cifar10`, or `tapr data get cifar100 --from cifar-100-python`
     """
@@ -69,12 +75,12 @@ def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Data sets of `tapr data list`; everything that is here by default.",
+            help="The names of data sets.  [default: all that are on this machine]",
             autocompletion=among(DATA),
         ),
     ] = None,
 ) -> None:
-    """Compare what is here with its checksums; exit code 1 when something is wrong.
+    """Compare the data on this machine with its checksums; exit code 1 when something is wrong.
 
     Example: `tapr data verify cifar10`
     """
@@ -101,11 +107,12 @@ def where(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A data set; without it, the cache folder.", autocompletion=among(DATA)
+            help="The name of a data set; without it the cache folder is printed.",
+            autocompletion=among(DATA),
         ),
     ] = None,
 ) -> None:
-    """Print the cache folder, or where a data set is. TAPR_CACHE moves the folder.
+    """Print the folder of a data set, or the cache folder, which TAPR_CACHE moves.
 
     Example: `tapr data where cifar10`
     """

@@ -9,14 +9,15 @@ from tapr.cli import app, completing
 
 models = typer.Typer(
     no_args_is_help=True,
-    help="Trained models and their cards.\n\nExample: `tapr models info cifar10-small`",
+    help="Show trained models and their cards, and check them.\n\n"
+    "Example: `tapr models info cifar10-small`",
 )
 app.add_typer(models, name="models")
 
 Name = Annotated[
     str,
     typer.Argument(
-        help="A shipped model, or a model file with its card beside.",
+        help="The name of a shipped model, or a model file that has its card beside it.",
         autocompletion=completing.models,
     ),
 ]
@@ -73,7 +74,7 @@ def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Models to measure; all shipped ones by default.",
+            help="The names of models to measure.  [default: all shipped models]",
             autocompletion=completing.models,
         ),
     ] = None,
@@ -104,9 +105,9 @@ def verify(
 
 @models.command("card")
 def card_(
-    model: Annotated[Path, typer.Argument(help="The `model.safetensors` of `tapr train`.")],
+    model: Annotated[Path, typer.Argument(help="The `model.safetensors` that `tapr train` wrote.")],
 ) -> None:
-    """Measure a trained model on clean and corrupted test images and fill its card.
+    """Measure a trained model on clean and corrupted test images, and write its card.
 
     Example: `tapr models card runs/cifar10-small/model.safetensors`
     """

@@ -21,29 +21,55 @@ def train(
     dataset: Annotated[
         str,
         typer.Argument(
-            help="A data set with a train split, e.g. `cifar10`.", autocompletion=among(DATA)
+            help="The name of a data set with a train split, e.g. `cifar10`.",
+            autocompletion=among(DATA),
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The folder for checkpoints, log, model and its card.")],
-    model: str | None = typer.Option(None, help="The architecture, e.g. `small`, `wrn-40-2`."),
-    epochs: int | None = typer.Option(None, min=1, help="Passes over the data."),
-    seed: int = typer.Option(0, help="Decides weights, order and augmentation."),
-    batch_size: int | None = typer.Option(None, min=1, help="Images in a batch."),
-    learning_rate: float | None = typer.Option(None, help="The peak of the one-cycle schedule."),
-    weight_decay: float | None = typer.Option(None, help="Of the optimiser."),
-    label_smoothing: float | None = typer.Option(None, help="Off by default."),
-    augment: str | None = typer.Option(None, help="`crop-flip`, `augmix` on top of it, or `none`."),
-    weights: str | None = typer.Option(
-        None, help="Begin with these, all but the head: a file, or `timm:NAME`."
+    out: Annotated[
+        Path, typer.Option(help="The folder for the checkpoint, the log, the model and its card.")
+    ],
+    model: str | None = typer.Option(
+        None, help="The architecture, e.g. `small` or `wrn-40-2`.  [default: the data set's]"
     ),
-    device: str = typer.Option("cpu", help="`cpu`, `cuda`, `cuda:1`, `mps`."),
-    resume: bool = typer.Option(False, "--resume", help="Go on from the folder's checkpoint."),
+    epochs: int | None = typer.Option(
+        None,
+        min=1,
+        help="The number of passes over the training images.  [default: the data set's]",
+    ),
+    seed: int = typer.Option(0, help="The seed of initial weights, image order and augmentation."),
+    batch_size: int | None = typer.Option(
+        None, min=1, help="The number of images in a batch.  [default: the data set's]"
+    ),
+    learning_rate: float | None = typer.Option(
+        None, help="The peak learning rate of the one-cycle schedule.  [default: the data set's]"
+    ),
+    weight_decay: float | None = typer.Option(
+        None, help="The optimiser's weight decay, on kernels and matrices.  [default: 0.0005]"
+    ),
+    label_smoothing: float | None = typer.Option(
+        None, help="The label smoothing, from 0 to below 1.  [default: 0]"
+    ),
+    augment: str | None = typer.Option(
+        None,
+        help="`none`, `crop-flip`, or `augmix` on top of that.  [default: the data set's]",
+    ),
+    weights: str | None = typer.Option(
+        None,
+        help="Weights to begin with, except for the head: a file, or `timm:NAME`.  "
+        "[default: the data set's, or random]",
+    ),
+    device: str = typer.Option(
+        "cpu", help="The device to train on: `cpu`, `cuda`, `cuda:1`, `mps`."
+    ),
+    resume: bool = typer.Option(
+        False, "--resume", help="Resume from the checkpoint in the folder."
+    ),
 ) -> None:
-    """Train a source model: nesterov SGD, one cycle, averaged weights.
+    """Train a source model: SGD with Nesterov momentum, a one-cycle schedule, averaged weights.
 
-    What is not given is the data set's own: `small-narrow`, 10 epochs, `none` for `digits`;
-    `resnet-50` from timm's ImageNet weights, 10 epochs, batches of 64, rate 0.002 for `visda`;
-    `small`, 40 epochs, batches of 128, rate 0.2, `crop-flip` else.
+    Defaults depend on the data set. `digits`: `small-narrow`, 10 epochs, no augmentation.
+    `visda`: `resnet-50` from timm's ImageNet weights, 10 epochs, batches of 64, learning rate
+    0.002. Otherwise: `small`, 40 epochs, batches of 128, learning rate 0.2, `crop-flip`.
 
     The result is `OUT/model.safetensors`, which `tapr.models.load` takes, and its card.
     After an interruption the same command with `--resume` ends in the same weights, bit for bit.
@@ -52,8 +78,7 @@ def train(
     """
     from tapr import datasets
     from tapr.errors import InputError
-    from tapr.runs import recipes
-    from tapr.runs.train import CHECKPOINT, Training
+    from tapr.runs.train import CHECKPOINT, Training, recipe
 
     given = {
         "architecture": model,
@@ -66,15 +91,17 @@ def train(
         "weights": weights,
     }
     asked = {key: value for key, value in given.items() if value is not None}
-    recipe = recipes.recipe(dataset, seed=seed, **asked)
+    wanted = recipe(dataset, seed=seed, **asked)
     if dataset.startswith(datasets.FOLDER):
         raise InputError(f"expected a data set with a train split, got {dataset}, which has none")
     if (out / CHECKPOINT).exists() and not resume:
-        raise InputError(f"{out} holds a checkpoint: go on with --resume, or choose another --out")
-    training = Training(recipe, datasets.load(dataset, "train"), out, device)
+        raise InputError(
+            f"{out} holds a checkpoint: resume it with --resume, or choose another --out"
+        )
+    training = Training(wanted, datasets.load(dataset, "train"), out, device)
     if resume:
         training.resume()
-    _show(training.run(), recipe.epochs)
+    _show(training.run(), wanted.epochs)
     training.save()
     typer.echo(f"wrote {out / 'model.safetensors'} and its card; `tapr models card` measures it")
 

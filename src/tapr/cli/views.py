@@ -26,18 +26,21 @@ _LARGEST = 224  # pixels of an image's longer side; larger images are shrunk fir
 @app.command()
 def views(
     source: Annotated[
-        Path, typer.Argument(metavar="IMAGE_OR_FOLDER", help="An image, or a folder of images.")
+        Path, typer.Argument(metavar="IMAGE_OR_FOLDER", help="An image file, or a folder of them.")
     ],
     augmentation: Annotated[
         str,
         typer.Option(
-            help="`augmix`, `randaugment` or `identity`.", autocompletion=among(AUGMENTATIONS)
+            help="The augmentation: `augmix`, `randaugment` or `identity`.",
+            autocompletion=among(AUGMENTATIONS),
         ),
     ] = "augmix",
-    count: Annotated[int, typer.Option(min=1, help="Views of each image.")] = 4,
-    images: Annotated[int, typer.Option(min=1, help="At most this many images of a folder.")] = 4,
-    seed: Annotated[int, typer.Option(help="Decides the views.")] = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path(
+    count: Annotated[int, typer.Option(min=1, help="The number of views of each image.")] = 4,
+    images: Annotated[
+        int, typer.Option(min=1, help="The largest number of images to draw from a folder.")
+    ] = 4,
+    seed: Annotated[int, typer.Option(help="The seed of the views.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The PNG file to write.")] = Path(
         "views.png"
     ),
 ) -> None:
@@ -67,21 +70,19 @@ def views(
 
 
 def _read(source: Path) -> Iterator[tuple[Path, NDArray[np.uint8]]]:
-    """The readable images, in order of their names; the others are told of and skipped."""
+    """Read the images in order of their names; those that cannot be read are reported."""
     import numpy as np
-    from PIL import Image, ImageOps
 
+    from tapr.datasets.images import SUFFIXES, read_image
     from tapr.errors import DataError
 
     if not source.exists():
         raise DataError(f"expected an image or a folder, found nothing at {source}")
-    kinds = Image.registered_extensions()
-    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
+    found = sorted(path for path in source.rglob("*") if path.suffix.lower() in SUFFIXES)
     for path in found if source.is_dir() else [source]:
         try:
-            with Image.open(path) as image:
-                picture = ImageOps.exif_transpose(image).convert("RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            picture = read_image(path)
+        except DataError as error:
             typer.echo(f"skipped {path}: {error}", err=True)
             continue
         picture.thumbnail((_LARGEST, _LARGEST))

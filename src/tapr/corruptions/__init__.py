@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapr.corruptions import blur, digital, noise, weather
+from tapr.corruptions.chunks import in_chunks
 from tapr.corruptions.common import Bytes, Draws, Level
-from tapr.corruptions.parallel import in_chunks
 from tapr.errors import InputError
 from tapr.registry import Registry
 from tapr.rng import derive
@@ -94,7 +94,7 @@ def corrupt(
 
 
 def names_of(chosen: Iterable[str]) -> list[str]:
-    """The corruptions that names, `standard` (15) and `all` (19) stand for, each once.
+    """Expand `standard` (15) and `all` (19) among names of corruptions; each name comes once.
 
     >>> names_of(["fog", "frost", "fog"])
     ['fog', 'frost']

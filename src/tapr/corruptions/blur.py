@@ -4,9 +4,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.corruptions import linear
+from tapr.corruptions import resampling
 from tapr.corruptions.common import Bytes, Draws, Floats, Level, to_bytes, to_unit
-from tapr.corruptions.motion import motion
 
 
 def gaussian_blur(images: Bytes, level: Level, draws: Draws) -> Bytes:
@@ -47,7 +46,7 @@ def motion_blur(images: Bytes, level: Level, draws: Draws) -> Bytes:
         ((6, 1.0), (6, 1.5), (6, 2.0), (8, 2.0), (9, 2.5)),
         ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
     )
-    return motion(images, radius, sigma, draws.uniform(-45, 45))
+    return resampling.motion(images, radius, sigma, draws.uniform(-45, 45))
 
 
 def zoom_blur(images: Bytes, level: Level, draws: Draws) -> Bytes:
@@ -61,14 +60,16 @@ def zoom_blur(images: Bytes, level: Level, draws: Draws) -> Bytes:
     planes = to_unit(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
     total = planes.copy()
     for factor in factors:
-        rows, columns = (linear.centre_zoom(size, factor) for size in planes.shape[2:])
-        total += linear.separable(planes, rows, columns)
+        rows, columns = (resampling.centre_zoom(size, factor) for size in planes.shape[2:])
+        total += resampling.separable(planes, rows, columns)
     return to_bytes((total / (len(factors) + 1)).transpose(0, 2, 3, 1))
 
 
 def _gaussian(images: Floats, sigma: float) -> Floats:
-    rows, columns = (linear.gaussian(size, sigma) for size in images.shape[1:3])
-    blurred = linear.separable(np.ascontiguousarray(images.transpose(0, 3, 1, 2)), rows, columns)
+    rows, columns = (resampling.gaussian(size, sigma) for size in images.shape[1:3])
+    blurred = resampling.separable(
+        np.ascontiguousarray(images.transpose(0, 3, 1, 2)), rows, columns
+    )
     return blurred.transpose(0, 2, 3, 1)
 
 

@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class Level(NamedTuple):
-    """How strong, by CIFAR-10-C's constants (small images) or ImageNet-C's (large ones)."""
+    """A severity, with CIFAR-10-C's constants (small images) or ImageNet-C's (large ones)."""
 
     severity: int
     large: bool
 
     def of(self, small: tuple[T, ...], large: tuple[T, ...]) -> T:
-        """The constant of this severity: from `small` for CIFAR sizes, from `large` above them."""
+        """Pick this severity's constant: from `small` for CIFAR sizes, from `large` above them."""
         return (large if self.large else small)[self.severity - 1]
 
 

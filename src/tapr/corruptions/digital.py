@@ -5,9 +5,8 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
-from tapr.corruptions import linear
+from tapr.corruptions import resampling
 from tapr.corruptions.common import Bytes, Draws, Level, brightest, to_bytes, to_unit
-from tapr.corruptions.warp import affine, displaced
 
 RED_BELOW = np.array([0, 1, 1], np.float32)  # how far the channels of pure red are under its value
 
@@ -46,14 +45,14 @@ def elastic_transform(images: Bytes, level: Level, draws: Draws) -> Bytes:
     )
     height, width = images.shape[1:3]
     unit = min(height, width) * (244 / 224 if level.large else 1)
-    moved = affine(to_unit(images), draws.uniform(-shift * unit, shift * unit, 3, 2))
+    moved = resampling.affine(to_unit(images), draws.uniform(-shift * unit, shift * unit, 3, 2))
     ripple = draws.uniform(-1, 1, 2, height, width)
     if sigma:
         rows, columns = (
-            linear.gaussian(size, sigma * unit, "reflect", 3) for size in (height, width)
+            resampling.gaussian(size, sigma * unit, "reflect", 3) for size in (height, width)
         )
-        ripple = linear.separable(ripple, rows, columns)
-    return to_bytes(displaced(moved, ripple * np.float32(alpha * unit)))
+        ripple = resampling.separable(ripple, rows, columns)
+    return to_bytes(resampling.displaced(moved, ripple * np.float32(alpha * unit)))
 
 
 def pixelate(images: Bytes, level: Level, draws: Draws) -> Bytes:

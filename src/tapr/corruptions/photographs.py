@@ -1,4 +1,4 @@
-"""The frost photographs: fetched once, checked, kept in the cache folder."""
+"""The photographs of frost: fetched once, checked, and kept in the cache folder."""
 
 import subprocess
 import sys
@@ -30,11 +30,20 @@ def photographs() -> tuple[Bytes, ...]:
     return _read(cache.folder() / "frost")
 
 
+def problems(folder: Path) -> list[str]:
+    """One sentence for each photograph that is missing in the folder, or not the original."""
+    return [
+        f"{folder / name} is missing or damaged"
+        for name, digest in SHA256.items()
+        if not (folder / name).is_file() or cache.sha256(folder / name) != digest
+    ]
+
+
 @lru_cache(maxsize=1)
 def _read(folder: Path) -> tuple[Bytes, ...]:
-    if not _complete(folder):
+    if problems(folder):
         with cache.locked("frost"):
-            if not _complete(folder):
+            if problems(folder):
                 _fetch(folder)
     decoded = []
     for name in SHA256:
@@ -44,13 +53,6 @@ def _read(folder: Path) -> tuple[Bytes, ...]:
     return tuple(decoded)
 
 
-def _complete(folder: Path) -> bool:
-    return all(
-        (folder / name).is_file() and cache.sha256(folder / name) == digest
-        for name, digest in SHA256.items()
-    )
-
-
 def _fetch(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         wheel = _download(Path(temporary), folder)
@@ -58,7 +60,7 @@ def _fetch(folder: Path) -> None:
             for name in SHA256:
                 with cache.writing(folder / name) as part:
                     part.write_bytes(archive.read(f"imagecorruptions/frost/{name}"))
-    if not _complete(folder):
+    if problems(folder):
         raise DataError(
             f"{PACKAGE} was downloaded but its frost photographs are not the expected ones; "
             f"put the original frost1.png .. frost5.jpg into {folder}"

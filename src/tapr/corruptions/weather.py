@@ -3,12 +3,13 @@
 import cv2
 import numpy as np
 
-from tapr.corruptions import linear
+from tapr.corruptions import resampling
 from tapr.corruptions.common import Bytes, Draws, Floats, Level, brightest, to_bytes, to_unit
-from tapr.corruptions.motion import motion
 from tapr.corruptions.photographs import photographs
-from tapr.corruptions.spatter import mud, water
 
+TURQUOISE = np.array([175, 238, 238], np.float32) / 255
+BROWN = np.array([63, 42, 20], np.float32) / 255
+RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], np.float32)
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how much each channel counts
 
 
@@ -32,10 +33,10 @@ def snow(images: Bytes, level: Level, draws: Draws) -> Bytes:
     )
     height, width = images.shape[1:3]
     flakes = mean + np.float32(deviation) * draws.normal(1, height, width)
-    rows, columns = (linear.centre_zoom(size, zoom) for size in (height, width))
-    flakes = linear.separable(flakes, rows, columns)
+    rows, columns = (resampling.centre_zoom(size, zoom) for size in (height, width))
+    flakes = resampling.separable(flakes, rows, columns)
     layer = to_bytes(np.where(flakes < threshold, 0, flakes)).transpose(0, 2, 3, 1)
-    layer = motion(layer, radius, sigma, draws.uniform(-135, -45))
+    layer = resampling.motion(layer, radius, sigma, draws.uniform(-135, -45))
     falling = to_unit(layer)
     values = to_unit(images)
     white = np.maximum(values, (values @ GREY)[..., None] * 1.5 + 0.5)
@@ -111,26 +112,51 @@ def spatter(images: Bytes, level: Level, draws: Draws) -> Bytes:
     """Splash water (severities 1 to 3) or mud (4 and 5) on the lens."""
     mean, deviation, sigma, threshold, strength, kind = level.of(
         (
-            (0.62, 0.1, 0.7, 0.7, 0.5, water),
-            (0.65, 0.1, 0.8, 0.7, 0.5, water),
-            (0.65, 0.3, 1.0, 0.69, 0.5, water),
-            (0.65, 0.1, 0.7, 0.69, 0.6, mud),
-            (0.65, 0.1, 0.5, 0.68, 0.6, mud),
+            (0.62, 0.1, 0.7, 0.7, 0.5, _water),
+            (0.65, 0.1, 0.8, 0.7, 0.5, _water),
+            (0.65, 0.3, 1.0, 0.69, 0.5, _water),
+            (0.65, 0.1, 0.7, 0.69, 0.6, _mud),
+            (0.65, 0.1, 0.5, 0.68, 0.6, _mud),
         ),
         (
-            (0.65, 0.3, 4.0, 0.69, 0.6, water),
-            (0.65, 0.3, 3.0, 0.68, 0.6, water),
-            (0.65, 0.3, 2.0, 0.68, 0.5, water),
-            (0.65, 0.3, 1.0, 0.65, 1.5, mud),
-            (0.67, 0.4, 1.0, 0.65, 1.5, mud),
+            (0.65, 0.3, 4.0, 0.69, 0.6, _water),
+            (0.65, 0.3, 3.0, 0.68, 0.6, _water),
+            (0.65, 0.3, 2.0, 0.68, 0.5, _water),
+            (0.65, 0.3, 1.0, 0.65, 1.5, _mud),
+            (0.67, 0.4, 1.0, 0.65, 1.5, _mud),
         ),
     )
     height, width = images.shape[1:3]
     liquid = mean + np.float32(deviation) * draws.normal(1, height, width)
-    rows, columns = (linear.gaussian(size, sigma) for size in (height, width))
-    liquid = linear.separable(liquid, rows, columns)[:, 0]
+    rows, columns = (resampling.gaussian(size, sigma) for size in (height, width))
+    liquid = resampling.separable(liquid, rows, columns)[:, 0]
     liquid[liquid < threshold] = 0
     return kind(images, liquid, strength)
+
+
+def _water(images: Bytes, liquid: Floats, strength: float) -> Bytes:
+    """Lay pale turquoise where the layer [N, H, W] is wet, shaped by the distance to its edges."""
+    shine = np.stack([_shine(layer) for layer in to_bytes(liquid)] or [liquid])
+    peaks = shine.max(axis=(1, 2), keepdims=True)
+    shine = np.divide(shine, peaks, out=np.zeros_like(shine), where=peaks > 0) * strength
+    return to_bytes(to_unit(images) + shine[..., None] * TURQUOISE)
+
+
+def _shine(layer: Bytes) -> Floats:
+    edges = cv2.Canny(layer, 50, 150)
+    distance = cv2.distanceTransform(255 - edges, cv2.DIST_L2, 5)
+    distance = cv2.blur(np.minimum(distance, 20), (3, 3)).astype(np.uint8)
+    relief = cv2.filter2D(cv2.equalizeHist(distance), cv2.CV_8U, RELIEF)
+    return layer.astype(np.float32) * cv2.blur(relief, (3, 3))
+
+
+def _mud(images: Bytes, liquid: Floats, strength: float) -> Bytes:
+    """Cover the image where the layer [N, H, W] is wet, with edges blurred by `strength`."""
+    rows, columns = (resampling.gaussian(size, strength) for size in images.shape[1:3])
+    wet = (liquid > 0).astype(np.float32)[:, None]
+    cover = resampling.separable(wet, rows, columns)[:, 0, ..., None]
+    cover = np.where(cover < 0.8, 0, cover)
+    return to_bytes(to_unit(images) * (1 - cover) + BROWN * cover)
 
 
 def brightness(images: Bytes, level: Level, draws: Draws) -> Bytes:

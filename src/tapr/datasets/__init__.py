@@ -1,13 +1,22 @@
-"""Real data, fetched once, verified, and kept in the cache folder."""
+"""Image data sets: fetched once, verified, and kept in the cache folder; or your own images."""
 
 from pathlib import Path
 
 from tapr.datasets.base import Dataset, Entry, Watcher
 from tapr.datasets.catalogue import DATASETS, PUBLISHED
-from tapr.datasets.folder import load_folder
+from tapr.datasets.image_folder import load_folder
 from tapr.errors import InputError
 
-__all__ = ["DATASETS", "FOLDER", "PUBLISHED", "Dataset", "Entry", "Watcher", "load"]
+__all__ = [
+    "DATASETS",
+    "FOLDER",
+    "PUBLISHED",
+    "Dataset",
+    "Entry",
+    "Watcher",
+    "class_names",
+    "load",
+]
 
 FOLDER = "folder:"  # what a folder of your own images begins with
 
@@ -26,3 +35,13 @@ def load(name: str, split: str = "test", *, size: int | None = None) -> Dataset:
     if size is not None:
         raise InputError(f"{name} has its own image size: leave size out, got {size}")
     return DATASETS[name].load(split)
+
+
+def class_names(name: str) -> tuple[str, ...]:
+    """Return the names of a data set's classes, or () when the catalogue does not have it.
+
+    >>> class_names("digits")[:3]
+    ('0', '1', '2')
+    """
+    entry = DATASETS.get(name)
+    return entry.classes if entry else ()

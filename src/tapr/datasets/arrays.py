@@ -19,7 +19,7 @@ PARTS = ("images", "labels")
 
 @dataclass(frozen=True)
 class ArraySet(Entry):
-    """A data set of the cache: its sources, how to decode one, and the hashes that must result."""
+    """A data set kept as arrays: its sources, how to decode one, and the hashes to expect."""
 
     name: str
     about: str
@@ -31,12 +31,12 @@ class ArraySet(Entry):
     splits: ClassVar[tuple[str, ...]] = ("train", "test")
 
     def where(self) -> Path | None:
-        """Its folder in the cache, when every file is there."""
+        """Return its folder in the cache, or None while a file is missing there."""
         complete = all(self._file(split, part).exists() for split, part in self.hashes)
         return cache.folder() / self.name if complete else None
 
     def verify(self, watch: Watcher) -> list[str]:
-        """Read every file and compare its hash."""
+        """Read every array and compare its hash; one sentence for each that is wrong."""
         problems = []
         for done, (split, part) in enumerate(self.hashes):
             try:
@@ -47,7 +47,7 @@ class ArraySet(Entry):
         return problems
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Fetch, decode, check and store, unless the cache already holds it whole."""
+        """Fetch, decode, check and store the arrays, unless the cache already holds them all."""
         if not self.verify(Logged()):
             watch.note(f"{self.name} is in {cache.folder() / self.name}, verified")
             return
@@ -65,7 +65,7 @@ class ArraySet(Entry):
                 raise cache.cannot_write(folder, error) from error
 
     def load(self, split: str) -> Dataset:
-        """Load a split out of the cache, checked; fetch it when it is missing or damaged."""
+        """Load a split from the cache and check it; fetch it when it is missing or damaged."""
         self.check_split(split)
         try:
             return self._load(split)

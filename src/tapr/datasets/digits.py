@@ -1,21 +1,23 @@
 """Digits: rendered ones to train on, scikit-learn's 1,797 handwritten ones as the real target."""
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.datasets import names, render
+from tapr.datasets import render
 from tapr.datasets.base import Dataset, Entry, Labels, Pixels, Watcher
+from tapr.datasets.classes import DIGITS
 from tapr.errors import DataError
 
 MISSING = "real digits need scikit-learn, which is not installed: pip install 'tapr[digits]'"
 
 
 class Renderings(NamedTuple):
-    """What a split of renderings is."""
+    """A split of rendered digits: its seed, the number of images, and the fonts."""
 
     seed: int
     images: int
@@ -34,15 +36,22 @@ class Digits(Entry):
     name = "digits"
     about = "rendered digits to train on, 1,797 real ones"
     size = "-"
+    classes = DIGITS
     splits: ClassVar[tuple[str, ...]] = (*RENDERED, "test")
+    # A mirrored digit is another sign, and the renderer has moved and turned the images already.
+    training: ClassVar[Mapping[str, Any]] = {
+        "architecture": "small-narrow",
+        "epochs": 10,
+        "augment": "none",
+    }
 
     def where(self) -> Path | None:
-        """scikit-learn's own folder."""
+        """Return the folder of scikit-learn, which carries the real digits, or None."""
         found = find_spec("sklearn")
         return Path(found.origin).parent if found and found.origin else None
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Nothing to do but to see that what they are made from is installed."""
+        """Check that scikit-learn and the fonts are installed; there is nothing to download."""
         if origin is not None:
             raise DataError("digits come with scikit-learn, not from a path: leave --from out")
         for problem in self.verify(watch):
@@ -51,7 +60,7 @@ class Digits(Entry):
         watch.note(f"rendered ones are drawn when they are used, with {render.font_folder()}")
 
     def verify(self, watch: Watcher) -> list[str]:
-        """Are scikit-learn and the fonts there?"""
+        """Check that scikit-learn and the fonts are installed."""
         problems = []
         if self.where() is None:
             problems.append(MISSING)
@@ -66,7 +75,7 @@ class Digits(Entry):
         """Load the real digits ("test"), or draw the rendered ones."""
         self.check_split(split)
         images, labels = real() if split == "test" else render.render(*RENDERED[split])
-        return Dataset(f"{self.name}:{split}", images, labels, names.DIGITS)
+        return Dataset(f"{self.name}:{split}", images, labels, self.classes)
 
 
 def real() -> tuple[Pixels, Labels]:

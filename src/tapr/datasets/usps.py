@@ -6,10 +6,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.datasets import names
-from tapr.datasets.base import Dataset, Labels, Pixels, Watcher
+from tapr.datasets.base import Dataset, Labels, Linked, Pixels, Watcher
+from tapr.datasets.classes import DIGITS
 from tapr.datasets.digits import enlarged
-from tapr.datasets.linked import Linked
 from tapr.datasets.members import find_packed
 from tapr.errors import DataError
 
@@ -19,7 +18,7 @@ WANTED = "zip.train.gz and zip.test.gz, or LIBSVM's usps.bz2 and usps.t.bz2 (unp
 
 
 class Split(NamedTuple):
-    """The same digits are there in two files, written differently; and how many of each."""
+    """A split: the two files that may hold it, and the number of images of each digit."""
 
     zip: str  # of "The Elements of Statistical Learning": label, values
     libsvm: str  # label + 1, then number:value
@@ -33,15 +32,16 @@ SPLITS = {
 
 
 class Usps(Linked):
-    """USPS, where the user has it; its few megabytes of text are read, and checked, when used."""
+    """USPS where the user has it: a few megabytes of text, read and checked at each load."""
 
     name = "usps"
     about = "9,298 handwritten digits, enlarged to 32 x 32"
     size = "yours"
+    classes = DIGITS
     splits: ClassVar[tuple[str, ...]] = tuple(SPLITS)
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Check the files in the folder `origin`, and remember the place."""
+        """Check the files in the folder `origin`, and remember that folder."""
         origin = origin or self.where()
         if origin is None:
             raise DataError(
@@ -59,7 +59,7 @@ class Usps(Linked):
         watch.note(f"usps {' and '.join(found)} is in {origin}, verified")
 
     def verify(self, watch: Watcher) -> list[str]:
-        """Read what was given; a split that never was is no problem."""
+        """Read every split that the folder has; one that was never there is not an error."""
         folder = self.where()
         if folder is None:
             return ["usps is not here"]
@@ -74,14 +74,14 @@ class Usps(Linked):
         return problems
 
     def load(self, split: str) -> Dataset:
-        """Load a split out of the folder that was given."""
+        """Load a split from the remembered folder."""
         self.check_split(split)
         folder = self.where()
         if folder is None:
             raise DataError(
                 f"usps is not here; `tapr data get usps --from FOLDER` takes a folder with {WANTED}"
             )
-        return Dataset(self.name, *read_usps(folder, split), names.DIGITS)
+        return Dataset(self.name, *read_usps(folder, split), self.classes)
 
 
 def read_usps(folder: Path, split: str) -> tuple[Pixels, Labels]:

@@ -1,17 +1,18 @@
 """VisDA-C in its official layout: folders, or the official tars read in place."""
 
-import tarfile
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from PIL import Image
 
-from tapr.datasets import names
-from tapr.datasets.base import Dataset, Pixels, Watcher
-from tapr.datasets.lazy import LazyImages, in_threads, probe, to_rgb
-from tapr.datasets.linked import Linked
+from tapr.datasets.base import Dataset, Linked, Pixels, Watcher
+from tapr.datasets.classes import VISDA
+from tapr.datasets.images import decode, probe
+from tapr.datasets.lazy import LazyImages, in_threads
+from tapr.datasets.members import opened_tar, read_regular
 from tapr.errors import DataError
 
 LIST = "image_list.txt"
@@ -19,7 +20,7 @@ RESIZED, CROPPED = 256, 224
 
 
 class Listed(NamedTuple):
-    """What an image list says."""
+    """The content of an image list: file names, and their labels where it has any."""
 
     names: list[str]
     labels: list[int] | None
@@ -30,44 +31,41 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A file's bytes; OSError when it cannot be read."""
+        """Read a file; OSError or DataError when that fails."""
 
     @abstractmethod
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
 
 
 class FolderFiles(Files):
-    """A split that is unpacked."""
+    """The files of an unpacked split."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def read(self, name: str) -> bytes:
-        """A file's bytes."""
-        return (self.folder / name).read_bytes()
+        """Read a file."""
+        return read_regular(self.folder / name)
 
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
         return (self.folder / name).is_file()
 
 
 class TarFiles(Files):
-    """A split in its tar: the index is read once, then only the bytes asked for."""
+    """The files of a split in its tar: the index is read once, then only the bytes asked for."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            with tarfile.open(path, "r:") as archive:
-                members = [member for member in archive if member.isfile()]
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise DataError(f"{path} is not a whole, uncompressed tar archive: {error}") from error
+        with opened_tar(path, compression="") as archive:
+            members = [member for member in archive if member.isreg() and not member.issparse()]
         self._path = path
         self._places = {
             _inside(member.name, path.stem): (member.offset_data, member.size) for member in members
         }
 
     def read(self, name: str) -> bytes:
-        """A file's bytes; safe from several threads."""
+        """Read a file; several threads may do so at a time."""
         if name not in self._places:
             raise FileNotFoundError(f"{self._path} has no file {name}")
         offset, size = self._places[name]
@@ -76,20 +74,28 @@ class TarFiles(Files):
             return archive.read(size)
 
     def has(self, name: str) -> bool:
-        """Is there a file of that name?"""
+        """Whether there is a file of that name."""
         return name in self._places
 
 
 class Visda(Linked):
-    """VisDA-C, where the user has it, with the released preprocessing, decoded when used."""
+    """VisDA-C where the user has it, decoded when used, with the released preprocessing."""
 
     name = "visda"
     about = "VisDA-C: rendered and real, 12 classes"
     size = "yours"
+    classes = VISDA
     splits: ClassVar[tuple[str, ...]] = ("train", "validation", "test")
+    training: ClassVar[Mapping[str, Any]] = {
+        "architecture": "resnet-50",
+        "weights": "timm:resnet50",
+        "epochs": 10,
+        "batch_size": 64,
+        "learning_rate": 0.002,
+    }
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
-        """Check every image below `origin` once, and remember the place and the unreadable ones."""
+        """Decode every image below `origin` once; remember the folder and what was unreadable."""
         origin = origin or self.where()
         if origin is None:
             raise DataError(
@@ -135,18 +141,18 @@ class Visda(Linked):
             [listed.names[place] for place in keep], files.read, prepare, (CROPPED, CROPPED)
         )
         labels = None if listed.labels is None else np.array(listed.labels, np.int64)[keep]
-        return Dataset(f"visda:{split}", cast(Pixels, images), labels, names.VISDA, tuple(skipped))
+        return Dataset(f"visda:{split}", cast(Pixels, images), labels, self.classes, tuple(skipped))
 
 
-def prepare(image: Image.Image) -> Image.Image:
-    """The released preprocessing: resize to 256 x 256, cut out the centre 224 x 224."""
-    resized = to_rgb(image).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
+def prepare(data: bytes) -> Image.Image:
+    """Decode a file and apply the released preprocessing: 256 x 256, then the centre 224 x 224."""
+    resized = decode(data, upright=False).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
     edge = (RESIZED - CROPPED) // 2
     return resized.crop((edge, edge, edge + CROPPED, edge + CROPPED))
 
 
 def open_split(path: Path, split: str) -> tuple[Files, Listed]:
-    """The files of a split and its image list, checked against each other."""
+    """Open a split: its files and its image list, checked against each other."""
     folder, tar = path / split, path / f"{split}.tar"
     if not _is_there(path, split):
         raise DataError(f"visda has no {split} here: expected {folder / LIST} or {tar}")
@@ -154,7 +160,7 @@ def open_split(path: Path, split: str) -> tuple[Files, Listed]:
     where = folder / LIST if isinstance(files, FolderFiles) else f"{tar}: {LIST}"
     try:
         listed = _parse(files.read(LIST).decode(), str(where))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, DataError) as error:
         raise DataError(f"cannot read {where}: {error}") from error
     absent = [name for name in listed.names if not files.has(name)]
     if absent:
@@ -176,7 +182,7 @@ def _parse(text: str, where: str) -> Listed:
         return Listed([row[0] for row in rows], None)
     for number, row in enumerate(rows, 1):
         label = row[1] if len(row) == 2 else ""
-        if not (label.isdecimal() and int(label) < len(names.VISDA)):
+        if not (label.isdecimal() and int(label) < len(VISDA)):
             raise DataError(
                 f"{where}, line {number}: expected a file and a class from 0 to 11, "
                 f"got {' '.join(row)!r}"

@@ -24,7 +24,7 @@ ROUNDING = 5e-4  # processors round differently: an image in thousands may chang
 
 
 class Measured(NamedTuple):
-    """One number of a card, and how many come in all."""
+    """One accuracy of a model card, and how many of them are done."""
 
     name: str  # "clean", "validation", or a corruption
     accuracy: float
@@ -34,7 +34,7 @@ class Measured(NamedTuple):
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, data: Dataset) -> float:
-    """The share of the images that the model, in evaluation mode, gets right."""
+    """Return the share of the images that the model, in evaluation mode, classifies correctly."""
     if data.labels is None or not len(data):
         raise InputError(f"expected images with labels, got {len(data)} of {data.name} without")
     model.eval()

@@ -1,4 +1,4 @@
-"""A device by its name, or a sentence why not."""
+"""Devices by name, checked before any work."""
 
 import torch
 
@@ -6,7 +6,7 @@ from tapr.errors import InputError
 
 
 def usable(device: torch.device | str) -> torch.device:
-    """The device, on which a tensor has been made to see that it works.
+    """Return the device, or raise InputError when a tensor cannot be made on it.
 
     >>> usable("cpu")
     device(type='cpu')

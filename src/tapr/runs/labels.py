@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tapr.datasets import names as known
+from tapr.datasets import classes as known
 from tapr.errors import DataError, InputError
 
 DATASETS: Mapping[str, tuple[str, ...]] = {

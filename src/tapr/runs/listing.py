@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
-from tapr.datasets.folder import SUFFIXES
+from tapr.datasets.images import SUFFIXES
 from tapr.errors import DataError, InputError
 from tapr.rng import derive
 

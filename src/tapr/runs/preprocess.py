@@ -1,6 +1,5 @@
-"""A photograph becomes what a model was trained on: size, crop, normalisation, by its config."""
+"""Preprocessing: images resized, cropped and normalised as the model's config asks."""
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 from torch import nn
 
-from tapr.datasets.lazy import to_rgb
+from tapr.datasets.images import read_image
 from tapr.errors import DataError, InputError
 from tapr.models import SHIPPED, TIMM, inputs
 from tapr.registry import Registry
@@ -23,11 +22,12 @@ INTERPOLATIONS: Registry[Image.Resampling] = Registry(
 )
 # timm's words for what there is to know.
 KEYS = ("input_size", "crop_pct", "crop_mode", "interpolation", "mean", "std")
+LARGEST = 1 << 28  # pixels of an image before it is cropped; beyond, memory may not suffice
 CROP_MODES = Registry("crop_mode", {name: name for name in ("center", "squash")})
 
 
 class Preprocessing(NamedTuple):
-    """What happens to an image before the model sees it."""
+    """How an image is resized, cropped and normalised before the model sees it."""
 
     size: tuple[int, int, int]  # channels, height, width
     crop: float = 1.0  # the share of the shorter side that is kept
@@ -37,30 +37,26 @@ class Preprocessing(NamedTuple):
     std: tuple[float, ...] | None = None
 
     def read(self, path: Path) -> NDArray[np.uint8]:
-        """The image in a file as [H, W, C]; DataError when there is none."""
-        try:
-            with Image.open(io.BytesIO(path.read_bytes())) as image:
-                return self.prepare(image)
-        except UnidentifiedImageError as error:  # whose own words are about a BytesIO object
-            raise DataError("it is not an image, or of an unknown kind") from error
-        except OSError as error:
-            raise DataError(error.strerror or str(error)) from error
-        except (ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DataError(str(error) or type(error).__name__) from error
+        """Read an image file as [H, W, C]; DataError says why when that fails."""
+        return self.prepare(read_image(path))
 
     def prepare(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Upright, resized until the crop just fits, cropped to its centre."""
+        """Resize an RGB image until the crop just fits, and crop it to its centre."""
         channels, height, width = self.size
-        upright = to_rgb(ImageOps.exif_transpose(image))
         around = int(height / self.crop), int(width / self.crop)
-        factor = max(around[0] / upright.height, around[1] / upright.width)
+        factor = max(around[0] / image.height, around[1] / image.width)
         if self.mode == "center":  # rounded down, as torchvision and timm do
-            sides = int(upright.height * factor + 1e-6), int(upright.width * factor + 1e-6)
+            sides = int(image.height * factor + 1e-6), int(image.width * factor + 1e-6)
             around = max(sides[0], around[0]), max(sides[1], around[1])
-        if around != (upright.height, upright.width):
-            upright = upright.resize(around[::-1], INTERPOLATIONS[self.interpolation])
+        if around[0] * around[1] > LARGEST:
+            raise DataError(
+                f"too long for its width: of {image.height} x {image.width} pixels, it would be "
+                f"resized to {around[0]} x {around[1]}"
+            )
+        if around != (image.height, image.width):
+            image = image.resize(around[::-1], INTERPOLATIONS[self.interpolation])
         top, left = round((around[0] - height) / 2), round((around[1] - width) / 2)
-        cropped = upright.crop((left, top, left + width, top + height))
+        cropped = image.crop((left, top, left + width, top + height))
         pixels = np.asarray(cropped.convert("L") if channels == 1 else cropped)
         return pixels.reshape(height, width, channels)
 
@@ -75,7 +71,7 @@ class Preprocessing(NamedTuple):
 
 
 def config(model: nn.Module, name: str) -> dict[str, Any]:
-    """What is said about the model's input: by timm's `pretrained_cfg`, or a JSON file beside it.
+    """Find the settings of a model's input: timm's `pretrained_cfg`, or a JSON file beside it.
 
     The file is NAME.json, or config.json in the same folder, in timm's layout.
     """
@@ -92,7 +88,7 @@ def config(model: nn.Module, name: str) -> dict[str, Any]:
 
 
 def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
-    """Check settings in timm's words and make them ours."""
+    """Check settings in timm's words and turn them into a `Preprocessing`."""
     given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
     if "input_size" not in given:
         raise InputError(
@@ -121,7 +117,7 @@ def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
 
 
 def normalized(model: nn.Module, done: Preprocessing) -> nn.Module:
-    """The model for images in [0, 1]: normalisation inside, if the preprocessing has one."""
+    """Return the model for images in [0, 1]: with the normalisation inside, if there is one."""
     if done.mean is None or done.std is None:
         return model
     layer = inputs.find(model)
@@ -156,7 +152,7 @@ def _numbers(key: str, values: object, count: int) -> tuple[float, ...]:
 
 
 def _unit(key: str, values: tuple[float, ...], least: float) -> tuple[float, ...]:
-    """Values for pixels in [0, 1]: others are for another range."""
+    """Check that a mean or deviation is for pixels in [0, 1], not for 0 .. 255."""
     for value in values:
         if not least <= value <= 1:
             hint = "; divide by 255, the images are in [0, 1]" if value > 1 else ""

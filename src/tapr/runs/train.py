@@ -1,4 +1,4 @@
-"""Train a source model from scratch: one seed, exact resume, a log; on any device."""
+"""Train a source model from scratch, on any device; an interrupted training resumes exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tapr import files, rng
-from tapr.datasets import Dataset
+from tapr.datasets import DATASETS, Dataset
 from tapr.errors import InputError, StateError
 from tapr.models import architectures, checkpoint, pretrained
 from tapr.models.inputs import Normalize
@@ -33,7 +33,7 @@ CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides the weights, beside the data's content and the number of threads."""
+    """The settings of a training: with the data and the number of threads, they fix the weights."""
 
     dataset: str
     architecture: str = "small"
@@ -57,7 +57,7 @@ class Recipe:
         AUGMENTS[self.augment]  # an unknown name fails here, before any work
 
     def command(self) -> str:
-        """The command line that repeats the training."""
+        """Return the command line that repeats the training."""
         return (
             f"tapr train {self.dataset} --model {self.architecture} --epochs {self.epochs} "
             f"--seed {self.seed} --batch-size {self.batch_size} "
@@ -67,8 +67,21 @@ class Recipe:
         )
 
 
+def recipe(dataset: str, **given: Any) -> Recipe:
+    """Return the recipe that the data set's entry asks for; what is given replaces its values.
+
+    >>> recipe("digits", epochs=3).architecture
+    'small-narrow'
+    """
+    entry = DATASETS.get(dataset)
+    usual = dict(entry.training) if entry else {}
+    if given.get("architecture", usual.get("architecture")) != usual.get("architecture"):
+        usual.pop("weights", None)  # they fit no other network
+    return Recipe(dataset, **{**usual, **given})
+
+
 class Step(NamedTuple):
-    """How far the training is; `epoch` is set after the last step of one."""
+    """Progress of a training in steps; `epoch` is that epoch's record, after its last step."""
 
     done: int
     total: int
@@ -76,7 +89,7 @@ class Step(NamedTuple):
 
 
 class Training:
-    """A model on its way: iterate `run()`; `average` holds the weights to keep."""
+    """A model in training: iterate `run()`; `average` holds the weights to keep."""
 
     def __init__(
         self, recipe: Recipe, data: Dataset, folder: Path, device: torch.device | str = "cpu"
@@ -116,7 +129,7 @@ class Training:
             yield Step((epoch + 1) * self.per_epoch, total, self.history[-1])
 
     def resume(self) -> None:
-        """Go on where the folder's checkpoint stands; refuse one of another recipe."""
+        """Resume from the folder's checkpoint; refuse one of another recipe."""
         saved = _read(self.folder / CHECKPOINT)
         mine = asdict(self.recipe)
         other = [key for key in mine if saved["recipe"].get(key) != mine[key]]
@@ -168,7 +181,7 @@ class Training:
         return model
 
     def _set_rate(self, step: int, total: int) -> None:
-        """One cycle: up in a line from zero, down in a line to zero."""
+        """Set the learning rate of one cycle: linearly up from zero, then linearly down to zero."""
         rise = WARM_UP * total
         share = min((step + 1) / rise, (total - step) / (total - rise))
         for group in self.optimizer.param_groups:

@@ -1,4 +1,4 @@
-"""Training batches and their loss: as they are, crop and flip, and AugMix on top of it."""
+"""Training augmentations and their losses: none, crop and flip, and AugMix on top of it."""
 
 from collections.abc import Callable
 

@@ -88,7 +88,7 @@ def test_centred_scale_starts_at_the_image() -> None:
 
 
 def test_mixture_equals_pil_and_numpy_by_hand() -> None:
-    """Two chains, the second cut short, mixed with the untouched image."""
+    """Two chains, the second cut short, mixed with the original image."""
     rng = np.random.default_rng(0)
     array = rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)
     places = [[NAMES.index("rotate"), NAMES.index("posterize")]] * 2
@@ -136,7 +136,7 @@ def test_captions_tell_the_chains() -> None:
         length=torch.tensor([[2, 1]]),
     )
     assert augmentation.describe(params) == [
-        "50% untouched\n10% invert\nthen invert\n40% invert",
+        "50% original\n10% invert\nthen invert\n40% invert",
     ]
 
 

@@ -22,8 +22,8 @@ def test_views_come_after_the_images_view_by_view() -> None:
     images = torch.zeros(50, 3, 2, 2)
     views = Views(Shout(), count=3)(images, torch.Generator().manual_seed(0))
     assert views.shape == (200, 3, 2, 2)
-    untouched, *others = views.reshape(4, 50, -1).unbind(0)
-    assert torch.equal(untouched, images.reshape(50, -1))
+    originals, *others = views.reshape(4, 50, -1).unbind(0)
+    assert torch.equal(originals, images.reshape(50, -1))
     assert not torch.equal(others[0], others[1])
     assert all(len(view.unique()) > 1 for view in others)
 

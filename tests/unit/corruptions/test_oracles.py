@@ -5,11 +5,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from tapr.corruptions import CORRUPTIONS, linear
+from tapr.corruptions import CORRUPTIONS, resampling
 from tapr.corruptions.blur import _shuffle
 from tapr.corruptions.common import Draws, Level
-from tapr.corruptions.motion import motion
-from tapr.corruptions.warp import affine, displaced
+from tapr.corruptions.resampling import affine, displaced, motion
 from tapr.corruptions.weather import _plasma
 
 GENERATOR = np.random.default_rng(0)
@@ -55,7 +54,9 @@ def test_motion_gives_each_image_its_own_angle() -> None:
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 6.0])
 def test_the_gaussian_matrix_is_scipys_filter(sigma: float) -> None:
     planes = GENERATOR.random((2, 3, 20, 26)).astype(np.float32)
-    ours = linear.separable(planes, linear.gaussian(20, sigma), linear.gaussian(26, sigma))
+    ours = resampling.separable(
+        planes, resampling.gaussian(20, sigma), resampling.gaussian(26, sigma)
+    )
     expected = ndimage.gaussian_filter(planes, sigma, axes=(2, 3), mode="nearest")
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
@@ -67,8 +68,8 @@ def test_the_zoom_matrix_is_scipys_zoom_of_the_middle(factor: float) -> None:
     top = (32 - size) // 2
     zoomed = ndimage.zoom(plane[top : top + size, top : top + size], factor, order=1)
     trim = (len(zoomed) - 32) // 2
-    matrix = linear.centre_zoom(32, factor)
-    ours = linear.separable(plane[None, None], matrix, matrix)[0, 0]
+    matrix = resampling.centre_zoom(32, factor)
+    ours = resampling.separable(plane[None, None], matrix, matrix)[0, 0]
     np.testing.assert_allclose(ours, zoomed[trim : trim + 32, trim : trim + 32], atol=1e-5)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tapr import cache, datasets
-from tapr.datasets import DATASETS, Dataset, names
+from tapr.datasets import DATASETS, Dataset, class_names
 from tapr.errors import DataError, InputError, UnknownNameError
 
 
@@ -33,11 +33,13 @@ def test_the_hashes_are_the_known_ones() -> None:
     assert cifar100["train", "images"][:8] == "4e457917"
 
 
-def test_class_names() -> None:
-    assert [len(table) for table in (names.CIFAR10, names.CIFAR100, names.VISDA)] == [10, 100, 12]
-    assert names.CIFAR10[3] == "cat"
-    assert names.CIFAR100[49] == "mountain"
-    assert sorted(names.CIFAR100) == list(names.CIFAR100)
+def test_every_data_set_names_its_classes() -> None:
+    counts = {name: len(class_names(name)) for name in DATASETS}
+    assert counts == dict.fromkeys(DATASETS, 10) | {"cifar100": 100, "cifar100c": 100, "visda": 12}
+    assert class_names("cifar10")[3] == "cat"
+    assert class_names("cifar100")[49] == "mountain"
+    assert sorted(class_names("cifar100")) == list(class_names("cifar100"))
+    assert class_names("folder:photos") == ()
 
 
 def test_labels_must_match() -> None:

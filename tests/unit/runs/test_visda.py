@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tapr import datasets, records
 from tapr.cli import app
-from tapr.datasets import names
+from tapr.datasets import classes as names
 from tapr.errors import DataError, InputError, ModelError, TaprError
 from tapr.models import ARCHITECTURES, card
 from tapr.models.resnet import ResNet

@@ -1,6 +1,7 @@
 """Folders of images: labels from subfolders, sizes, odd formats, unreadable files."""
 
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -104,24 +105,37 @@ def test_bad_size(folder: Path, size: int) -> None:
         datasets.load(f"folder:{folder}", size=size)
 
 
-@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "RGBA", "LA", "1", "I;16"])
 @pytest.mark.parametrize("size", [None, 8])
-def test_other_colour_modes(tmp_path: Path, mode: str, size: int | None) -> None:
-    if mode == "I;16":
-        image = Image.fromarray(np.full((8, 8), 255 << 8 | 7, np.uint16))
-    else:
-        image = Image.new("L", (8, 8), 255).convert(mode)
-    if mode == "P":
-        image.info["transparency"] = b"\x80\xff"
-    image.save(tmp_path / ("a.tif" if mode == "CMYK" else "a.png"))
-    assert (datasets.load(f"folder:{tmp_path}", size=size).images[0] == 255).all()
+def test_what_is_not_rgb_becomes_it(tmp_path: Path, size: int | None) -> None:
+    Image.new("CMYK", (8, 8)).save(tmp_path / "a.tif")
+    Image.new("I;16", (8, 8), 65535).save(tmp_path / "b.png")
+    assert (datasets.load(f"folder:{tmp_path}", size=size).images[:] == 255).all()
 
 
-def test_sideways_photographs_are_set_upright(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [None, 10])
+def test_sideways_photographs_are_set_upright(tmp_path: Path, size: int | None) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    Image.new("RGB", (20, 10)).save(tmp_path / "a.jpg", exif=exif)
-    assert datasets.load(f"folder:{tmp_path}").images[:].shape == (1, 20, 10, 3)
+    for name in ("a.jpg", "a.tif"):
+        Image.new("RGB", (20, 10)).save(tmp_path / name, exif=exif)
+    shape = (20, 10) if size is None else (size, size)
+    assert datasets.load(f"folder:{tmp_path}", size=size).images[:].shape == (2, *shape, 3)
+
+
+def test_what_is_not_a_regular_file_is_skipped_by_name(folder: Path) -> None:
+    os.mkfifo(folder / "cat" / "pipe.jpg")
+    (folder / "cat" / "zeros.jpg").symlink_to("/dev/zero")
+    (folder / "cat" / "gone.jpg").symlink_to("nowhere")
+    (folder / "cat" / "same.png").symlink_to("x.PNG")
+    Image.new("F", (20, 10)).save(folder / "cat" / "float.tif")
+    data = datasets.load(f"folder:{folder}")
+    assert len(data) == 4
+    assert data.skipped == (
+        "cat/float.tif: float image, whose range is not known: expected 8 or 16 bits a channel",
+        "cat/gone.jpg: No such file or directory",
+        "cat/pipe.jpg: not a regular file",
+        "cat/zeros.jpg: not a regular file",
+    )
 
 
 def test_a_file_that_changed_since(folder: Path) -> None:

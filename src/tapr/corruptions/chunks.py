@@ -12,7 +12,7 @@ PIXELS = 1 << 17  # of a piece: 128 images of 32 x 32
 
 
 def in_chunks(run: Callable[[slice], Bytes], shape: tuple[int, ...]) -> Bytes:
-    """Put `run` of every slice of a batch of this shape together."""
+    """Call `run` for every slice of a batch of this shape, and put the results together."""
     count, height, width, _ = shape
     step = max(1, PIXELS // (height * width))
     parts = [slice(start, start + step) for start in range(0, count, step)]

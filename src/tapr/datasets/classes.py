@@ -1,4 +1,4 @@
-"""The class names of the data sets that do not carry them."""
+"""Class names, for the data sets whose files do not carry them."""
 
 
 def _words(text: str) -> tuple[str, ...]:

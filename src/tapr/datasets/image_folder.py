@@ -10,10 +10,10 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from tapr.datasets.base import Dataset, Pixels
-from tapr.datasets.lazy import LazyImages, in_threads, probe, to_rgb
+from tapr.datasets.images import SUFFIXES, decode, probe
+from tapr.datasets.lazy import LazyImages, in_threads
+from tapr.datasets.members import read_regular
 from tapr.errors import DataError
-
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 _log = logging.getLogger("tapr.datasets")
 
@@ -44,7 +44,7 @@ def load_folder(path: Path, size: int | None = None) -> Dataset:
         [places[name.split("/")[0]] for name in readable] if by_class else [], np.int64
     )
     images = LazyImages(
-        readable, lambda name: (path / name).read_bytes(), partial(_upright, size=size), shape
+        readable, lambda name: read_regular(path / name), partial(_fitted, size=size), shape
     )
     return Dataset(
         f"folder:{path}",
@@ -58,7 +58,7 @@ def load_folder(path: Path, size: int | None = None) -> Dataset:
 def _probe_all(
     files: list[Path], path: Path
 ) -> tuple[list[str], dict[tuple[int, int], str], list[str]]:
-    """The readable files' names, a name for each image size met, and what was wrong with others."""
+    """Return the readable files, an example of each image size, and why others were skipped."""
     readable: list[str] = []
     sizes: dict[tuple[int, int], str] = {}
     skipped: list[str] = []
@@ -77,8 +77,8 @@ def _probe_all(
 
 def _probe_file(file: Path) -> tuple[int, int] | str:
     try:
-        return probe(file.read_bytes())
-    except (OSError, DataError) as error:
+        return probe(read_regular(file))
+    except DataError as error:
         return str(error)
 
 
@@ -92,11 +92,11 @@ def _common_size(sizes: dict[tuple[int, int], str], path: Path) -> tuple[int, in
     return next(iter(sizes))
 
 
-def _upright(image: Image.Image, size: int | None) -> Image.Image:
-    upright = to_rgb(ImageOps.exif_transpose(image))
+def _fitted(data: bytes, size: int | None) -> Image.Image:
+    image = decode(data)
     if size is None:
-        return upright
-    return ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
+        return image
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
 
 
 def _images_below(folder: Path) -> list[Path]:
@@ -104,7 +104,8 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def _is_image(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    """Tell an image by its name; whether it is a regular file is checked when it is read."""
+    return file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and not file.is_dir()
 
 
 def _sorted(paths: Iterable[Path]) -> list[Path]:
