@@ -46,8 +46,8 @@ from tapr.augment import AugMix, Views
 from tapr.models import build, load
 from tapr.models import layout as layouts
 from tapr.models.layout import Layout, arrange, matching
-from tapr.models.norm import BatchNorms, Statistics
 from tapr.models.scope import SCOPES
+from tapr.models.statistics import Statistics
 
 Side = Callable[[Tensor], Tensor]
 
@@ -97,7 +97,7 @@ def bound(model: nn.Module, method: str, setting: Setting, layout: Layout = "pro
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(scope(name, parameter) and method != "norm")
     moving = [p for p in model.parameters() if p.requires_grad]
-    norms = BatchNorms(model, Statistics("running" if method == "pest" else "batch"))
+    norms = Statistics("running" if method == "pest" else "batch").policy(model)
     generator, views = torch.Generator().manual_seed(0), Views(AugMix(), VIEWS[method] - 1)
     ready: dict[int, Tensor] = {}
 

@@ -1,7 +1,7 @@
 """A method of your own: Tent, but only images the model is sure enough about drive the step.
 
 Run it with `python examples/own_method.py`; from this folder it is also a method of the command:
-`tapr bench digits --method source,tent,own_method:Sure`.
+`tapr bench digits --methods source,tent,own_method:Sure`.
 """
 
 import math
@@ -9,44 +9,33 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import tapr
-from tapr.adapters import GradientAdapter, Schedule
-from tapr.models.norm import Statistics
-from tapr.models.scope import normalisation
-from tapr.objectives import Objective, entropy
-from tapr.types import Loss
+from tapr.objectives import entropy
 
 
-class SureEntropy(Objective):
-    """The entropy of an image, where it is below a share of the most that is possible."""
-
-    def __init__(self, margin: float) -> None:
-        super().__init__()
-        self.margin = margin
-
-    def forward(self, view_logits: Tensor) -> Loss:  # [V, B, K]; view 0 is the untouched image
-        value = entropy(view_logits[0])
-        keep = value < self.margin * math.log(view_logits.shape[-1])
-        return Loss(value, keep, {"entropy": value})
-
-
-class Sure(GradientAdapter):
-    """Moves scale and shift of the normalisation layers by the images it is sure about."""
+class Sure(tapr.Learner):
+    """Moves normalisation scales by the images it is sure about; 1 forward, 1 backward."""
 
     def __init__(
-        self, model: nn.Module, *, margin: float = 0.4, lr: float = 1e-3, **options: Any
+        self,
+        model: nn.Module,
+        *,
+        margin: float = 0.4,
+        optimizer: str = "adam",
+        scope: str = "norm",
+        predict: Any = "before",
+        **common: Any,
     ) -> None:
-        super().__init__(
-            model,
-            SureEntropy(margin),
-            partial(torch.optim.Adam, lr=lr),
-            scope=normalisation(model),
-            statistics=Statistics("batch"),
-            schedule=Schedule(predict="before"),
-            **options,
-        )
+        super().__init__(model, optimizer=optimizer, scope=scope, predict=predict, **common)
+        self.margin = margin
+
+    def objective(self, outputs: tapr.Outputs) -> tapr.Loss:
+        """The entropy of the original images, where it is a small part of what is possible."""
+        value = entropy(outputs.logits[0])
+        keep = value < self.margin * math.log(outputs.classes)
+        return tapr.Loss.mean(value, keep, {"entropy": value})
 
 
 if __name__ == "__main__":
@@ -57,3 +46,5 @@ if __name__ == "__main__":
     for batch in images.view(4, 100, *images.shape[1:]):
         prediction = adapter.predict(batch)
         print(f"loss {prediction.loss:.3f} over {prediction.kept} of {len(batch)} images")
+    tapr.testing.check_method(partial(tapr.adapt, method="own_method:Sure"))
+    print("it keeps every promise of a method")

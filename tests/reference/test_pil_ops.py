@@ -47,7 +47,7 @@ class Case(NamedTuple):
     values: st.SearchStrategy[float]
     worst: int = 0  # levels of difference allowed anywhere
     equal: float = 1.0  # part of the pixels that must be equal
-    options: dict[str, str] = {}  # noqa: RUF012 - never written
+    options: dict[str, str] = {}
 
 
 def number(low: float, high: float) -> st.SearchStrategy[float]:

@@ -274,7 +274,7 @@ class Adapter(nn.Module, ABC):
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        super().__setstate__(saved)
+        super().__setstate__(saved)  # type: ignore[no-untyped-call]
         self._turn, self._process = threading.RLock(), os.getpid()
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
@@ -336,7 +336,7 @@ class Adapter(nn.Module, ABC):
     def _fingerprint(self) -> str:
         """A hash of the source model: what moves as it was at first, the rest as it is."""
         if self._source_hash is None:
-            own = dict(self.named_parameters())
+            own: dict[str, Tensor] = dict(self.named_parameters())
             own |= {name: b for name, b in self.named_buffers() if name in self.source.tensors}
             source = {name: self.source.tensors.get(name, tensor) for name, tensor in own.items()}
             self._source_hash = state.fingerprint(source)

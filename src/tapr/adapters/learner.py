@@ -15,6 +15,7 @@ from tapr.errors import ModelError
 from tapr.models.scope import SCOPES, Scope
 from tapr.models.statistics import Feed, Statistics
 from tapr.registry import Registry
+from tapr.types import Loss, Outputs
 
 Optimizing = Callable[[Iterable[nn.Parameter]], Optimizer]
 
@@ -29,7 +30,7 @@ class Learner(Loop):
     def __init__(
         self,
         model: nn.Module,
-        *parts: Any,
+        objective: Callable[[Outputs], Loss] | None = None,
         optimizer: str | Optimizing = "sgd",
         lr: float = 1e-3,
         momentum: float = 0.9,
@@ -59,7 +60,7 @@ class Learner(Loop):
             raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
         super().__init__(
             model,
-            *parts,
+            objective,
             optimizing=_optimizing(optimizer, lr, momentum, weight_decay),
             scope=scope if callable(scope) else SCOPES[scope](model),
             statistics=Statistics(statistics, feed, statistics_momentum, prior, share, window),

@@ -197,11 +197,11 @@ class Loop(Adapter):
     def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
         """Logits [V, B, K], and features [V, B, D] if the method has a use for them."""
         if self._layer is None:
-            return self._run(kind, views).unflatten(0, (count, -1)), None
+            return _by_view(self._run(kind, views), count), None
         with heads.features(self._layer) as seen:
             logits = self._run(kind, views)
         features = heads.only(seen, len(views))
-        return logits.unflatten(0, (count, -1)), features.unflatten(0, (count, -1))
+        return _by_view(logits, count), _by_view(features, count)
 
     def _run(self, kind: Kind, images: Tensor) -> Tensor:
         with self.running(kind, images.device):
@@ -290,8 +290,9 @@ class Loop(Adapter):
     def passes(self) -> Passes:
         """What the method costs at the most: images through the model, per image predicted."""
         steps = self.schedule.steps
-        images = steps * self.together
-        fed = steps * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
+        images = asked * self.together
+        fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
         forward = images + fed + answers * self.votes.count + taught
@@ -348,3 +349,8 @@ class Loop(Adapter):
         finally:
             spent = time.perf_counter() - began
             self._timings[what] = self._timings.get(what, 0.0) + spent
+
+
+def _by_view(rows: Tensor, count: int) -> Tensor:
+    """Rows of `count` views behind one another as [V, B, ...]."""
+    return rows.reshape(count, -1, *rows.shape[1:])

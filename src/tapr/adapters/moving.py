@@ -40,7 +40,7 @@ class Held(NamedTuple):
 def live(root: nn.Module, frozen: Container[str]) -> dict[str, Tensor]:
     """All tensors that move, by name, themselves; of generators, which hide theirs, copies."""
     held = _held(root)
-    found = {name: p for name, p in root.named_parameters() if name not in frozen}
+    found: dict[str, Tensor] = {n: p for n, p in root.named_parameters() if n not in frozen}
     found |= dict(root.named_buffers())
     found |= {name: v for name, v in _memories(root, held).items() if isinstance(v, Tensor)}
     return found | {place: g.get_state() for place, g in held.generators.items()}
@@ -124,8 +124,8 @@ def _held(root: nn.Module) -> Held:
 
 def _memories(root: nn.Module, held: Held) -> dict[str, Any]:
     """What optimisers remember of parameters, by the names of the three: place.parameter.key."""
-    named = {parameter: name for name, parameter in root.named_parameters()}
-    found = {}
+    named: dict[Tensor, str] = {parameter: name for name, parameter in root.named_parameters()}
+    found: dict[str, Any] = {}
     for place, optimiser in held.optimisers.items():
         for parameter, memory in optimiser.state.items():
             if parameter not in named:

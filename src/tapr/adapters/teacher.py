@@ -46,11 +46,14 @@ class Teacher(nn.Module):
         """Move towards the student."""
         if self.momentum == 1:
             return
-        for mine, theirs in zip(self.model.parameters(), student.parameters(), strict=True):
-            mine.lerp_(theirs, 1 - self.momentum)
-        if self.buffers_too:
-            for mine, theirs in zip(self.model.buffers(), student.buffers(), strict=True):
-                if mine.is_floating_point():
-                    mine.lerp_(theirs, 1 - self.momentum)
-                else:
-                    mine.copy_(theirs)
+        own, theirs = dict(self.model.named_parameters()), dict(student.named_parameters())
+        for name, parameter in own.items():
+            parameter.lerp_(theirs[name], 1 - self.momentum)
+        if not self.buffers_too:
+            return
+        values = dict(student.named_buffers())
+        for name, buffer in self.model.named_buffers():
+            if buffer.is_floating_point():
+                buffer.lerp_(values[name], 1 - self.momentum)
+            else:
+                buffer.copy_(values[name])

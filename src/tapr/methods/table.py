@@ -53,7 +53,7 @@ def adapt(
         )
     method, effective = _effective(method, preset, options)
     check_options({"seed": seed, "inplace": inplace})
-    adapter = own.method(method)(model, **effective, seed=seed, inplace=inplace)  # type: ignore[arg-type]
+    adapter = own.method(method)(model, **effective, seed=seed, inplace=inplace)
     adapter.recipe = _table(method, preset, seed, effective)
     return adapter
 

@@ -18,7 +18,9 @@ def find(model: nn.Module) -> str | None:
     '2'
     """
     for kinds in LAYERS:
-        names = [name for name, layer in model.named_modules() if isinstance(layer, kinds)]
+        names: list[str] = [
+            name for name, layer in model.named_modules() if isinstance(layer, kinds)
+        ]
         if names:
             return names[-1]
     return None
@@ -26,7 +28,9 @@ def find(model: nn.Module) -> str | None:
 
 def linear(model: nn.Module, name: str | None = None) -> str:
     """The name of the linear layer that is the head, found or given; a sentence without one."""
-    known = [place for place, layer in model.named_modules() if isinstance(layer, nn.Linear)]
+    known: list[str] = [
+        place for place, layer in model.named_modules() if isinstance(layer, nn.Linear)
+    ]
     if name is None:
         if not known:
             raise ModelError(

@@ -66,7 +66,8 @@ class Statistics(NamedTuple):
 
     def check(self) -> None:
         """Refuse names nobody knows and numbers outside their range."""
-        POLICIES.check(self.use), FEEDS.check(self.feed)
+        POLICIES.check(self.use)
+        FEEDS.check(self.feed)
         if not isinstance(self.momentum, int | float) or not 0 < self.momentum <= 1:
             raise InputError(f"expected a statistics momentum in (0, 1], got {self.momentum!r}")
         if not isinstance(self.prior, int | float) or not 0 <= self.prior < float("inf"):
@@ -252,7 +253,7 @@ def own(layers: list[Any]) -> Forward:
 
 def _own(x: Tensor, groups: int) -> Moments:
     """Mean and variance of the channels in each of the groups behind one another."""
-    parts = x if groups == 1 else x.unflatten(0, (groups, -1))
+    parts = x if groups == 1 else x.view(groups, -1, *x.shape[1:])
     channels = parts.ndim - x.ndim + 1
     axes = [axis for axis in range(parts.ndim) if axis not in (channels, channels - 2)]
     variance, mean = torch.var_mean(parts, axes, correction=0)
@@ -272,11 +273,12 @@ def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Ten
     The layer's arithmetic with its stored statistics then comes to a normalisation by the given
     ones, [C] or [G, C] for G groups behind one another; the rest of the layer stays its own.
     """
-    scale = ((layer.running_var + layer.eps) / (variance + layer.eps)).sqrt()
+    scale: Tensor = ((layer.running_var + layer.eps) / (variance + layer.eps)).sqrt()
     shift = layer.running_mean - mean * scale
-    parts = x if mean.ndim == 1 else x.unflatten(0, (len(mean), -1))
+    parts = x if mean.ndim == 1 else x.view(len(mean), -1, *x.shape[1:])
     shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
-    return (parts * scale.to(x).view(shape) + shift.to(x).view(shape)).view_as(x)
+    moved: Tensor = parts * scale.to(x).view(shape) + shift.to(x).view(shape)
+    return moved.view_as(x)
 
 
 @contextmanager

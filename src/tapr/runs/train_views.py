@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tapr.augment import AugMix, Views
-from tapr.objectives.consistency import jensen_shannon
+from tapr.objectives import jensen_shannon
 from tapr.registry import Registry
 
 # (model, uint8 images [B, H, W, C], labels, label smoothing, generator) -> loss, logits [B, K]

@@ -165,7 +165,7 @@ def test_without_timm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_with_timm(monkeypatch: pytest.MonkeyPatch) -> None:
     class Network(nn.Module):
-        pretrained_cfg = {"mean": (0.5,) * 3, "std": (0.25,) * 3, "num_classes": 3}  # noqa: RUF012
+        pretrained_cfg = {"mean": (0.5,) * 3, "std": (0.25,) * 3, "num_classes": 3}
 
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.mean((2, 3))

@@ -11,8 +11,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 import tapr
-from tapr.models import checkpoint, inputs
 from tapr.methods import find_model
+from tapr.models import checkpoint, inputs
 from tapr.runs.preprocess import Preprocessing, config, normalized, preprocessing
 
 TIMM: dict[str, Any] = {
