@@ -109,7 +109,7 @@ class Loop(Adapter):
 
     def _step(self, views: Tensor, lesson: Lesson, said: list[tuple[Outputs, Loss]]) -> None:
         """Judge the views and step. An optimiser may ask for the gradient more than once."""
-        teacher = self.teacher.logits(lesson.images, self) if self.teacher else None
+        teacher = self.teach(lesson.images)
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
@@ -143,13 +143,24 @@ class Loop(Adapter):
     def _answer(self, images: Tensor) -> Tensor:
         """The logits [B, K] of the images, by the model as it is now."""
         voters = self.votes.count
-        asked = self.teacher if self.correction is not None else None
-        teacher = asked.logits(images, self) if asked is not None else None
+        teacher = self.teach(images) if self.correction is not None else None
         with self._timed("predicting"), self.budget.prediction(), torch.no_grad():
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
             voted = self.votes(logits)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def teach(self, images: Tensor) -> Tensor | None:
+        """What the teacher says about the images, [B, K]; None without a teacher."""
+        return None if self.teacher is None else self.teacher.logits(images, self)
+
+    def ask(self, images: Tensor) -> Tensor:
+        """What the model says about further images within an objective: logits [B, K].
+
+        They meet the statistics of an adapting forward, and have a gradient where that is on.
+        """
+        with self.norms.adapting(1):
+            return self._run("adapting", images)
 
     # What the loop above calls, in the order in which it does.
 
