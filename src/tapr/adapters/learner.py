@@ -24,13 +24,15 @@ class Learner(Loop):
     """Moves the parameters in scope down the gradient of an objective that needs no labels.
 
     `optimizer` is a name, or makes the optimiser from the parameters (`partial(SAM, rho=0.05)`) and
-    then has its own learning rate; `scope` is a name, or a predicate of (name, parameter).
+    then has its own learning rate; `scope` is a name, or a predicate of (name, parameter). Other
+    parts (`views`, `teacher`, `memory`, `keepers`, `correction`) are passed on to `Loop`.
     """
 
     def __init__(
         self,
         model: nn.Module,
         objective: Callable[[Outputs], Loss] | None = None,
+        *,
         optimizer: str | Optimizing = "sgd",
         lr: float = 1e-3,
         momentum: float = 0.9,
