@@ -8,4 +8,13 @@ METHODS: Mapping[str, str] = {
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",
     "pest": "tapr.methods.pest:PEST",
+    "eta": "tapr.methods.eta:ETA",
+    "eata": "tapr.methods.eata:EATA",
+    "sar": "tapr.methods.sar:SAR",
+    "roid": "tapr.methods.roid:ROID",
+    "cmf": "tapr.methods.cmf:CMF",
+    "deyo": "tapr.methods.deyo:DeYO",
+    "rpl": "tapr.methods.rpl:RPL",
+    "shot": "tapr.methods.shot:SHOT",
+    "rdumb": "tapr.methods.rdumb:RDumb",
 }

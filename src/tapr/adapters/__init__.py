@@ -1,22 +1,33 @@
 """Adapters: called like the model, they adapt while they predict; and the parts they have."""
 
 from tapr.adapters.adapter import Adapter, Needs
-from tapr.adapters.corrections import Correction, Laplacian, Prior, Prototypes
+from tapr.adapters.corrections import (
+    PRIORS,
+    Correction,
+    Laplacian,
+    Prior,
+    ProbabilityPrior,
+    Prototypes,
+)
 from tapr.adapters.cost import Cost, Passes
 from tapr.adapters.guard import NotFinite
-from tapr.adapters.keepers import Ensemble, Keeper, Recover, Restore
+from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
 from tapr.adapters.memory import Lesson, Memory, Recent
 from tapr.adapters.schedule import Schedule
+from tapr.adapters.sharpness import SAM
 from tapr.adapters.teacher import Teacher
 from tapr.adapters.votes import Votes
 
 __all__ = [
+    "PRIORS",
+    "SAM",
     "Adapter",
     "Correction",
     "Cost",
     "Ensemble",
+    "Filter",
     "Keeper",
     "Laplacian",
     "Learner",
@@ -27,6 +38,7 @@ __all__ = [
     "NotFinite",
     "Passes",
     "Prior",
+    "ProbabilityPrior",
     "Prototypes",
     "Recent",
     "Recover",

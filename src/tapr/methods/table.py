@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from tapr import models
@@ -151,7 +152,8 @@ def about(method: str) -> About:
     tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     title = kind.title or kind.__name__
-    passes = adapt(tiny, method).passes
+    needed: dict[str, Any] = {"source_images": torch.zeros(2, 3, 3, 3)}
+    passes = adapt(tiny, method, **(needed if kind.needs.source_images else {})).passes
     return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
 
 
