@@ -17,4 +17,5 @@ METHODS: Mapping[str, str] = {
     "rpl": "tapr.methods.rpl:RPL",
     "shot": "tapr.methods.shot:SHOT",
     "rdumb": "tapr.methods.rdumb:RDumb",
+    "ttt": "tapr.methods.ttt:TTT",
 }

@@ -616,3 +616,55 @@ def test_eta_that_filters_nothing_is_weighted_tent() -> None:
             yield logits
 
     compare(net, "eta", plain, threshold=2.0, margin=1.5)
+
+
+# TTT.
+
+
+class Turning(Net):
+    """The same net, with a second head that shares all but the last two stages."""
+
+    def __init__(self, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__(norm)
+        self.turn = nn.Linear(16, 4)
+        with torch.no_grad():
+            for parameter in self.turn.parameters():
+                parameter.normal_(generator=torch.Generator().manual_seed(8)).mul_(0.6)
+
+    def rotation(self, images: Tensor) -> Tensor:
+        hidden = self.bn1(self.conv1(images)).relu()
+        for stage in (1, 2):
+            hidden = hidden + self.get_submodule(f"layer{stage}")(hidden)
+        return torch.as_tensor(self.turn(functional.adaptive_avg_pool2d(hidden, 2).flatten(1)))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("preset", ["paper", "slow"])
+def test_ttt(norm: str, preset: str) -> None:
+    net = Turning(NORMS[norm]).double().eval()
+    drawn: Any = tapr.adapt(net, "ttt", copies=6)  # only for its draws
+
+    def plain(model: Any, batches: list[Tensor]) -> Iterator[Tensor]:
+        source = deepcopy(model.state_dict())
+        for images in batches:
+            if preset == "slow":
+                model.load_state_dict(source)
+            optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+            for _ in range(10 if preset == "slow" else 1):
+                views = drawn.views(images, drawn.generator)
+                logits = model.train().rotation(views)
+                step(optimizer, functional.cross_entropy(logits, drawn.views.labels))
+            yield model.eval()(images)
+
+    compare(net, "ttt", plain, preset=preset, copies=6)
+
+
+def test_ttt_turns_as_published() -> None:
+    from tapr.methods.ttt import turned
+
+    images = torch.rand(4, 3, 6, 6)
+    upright, quarter, half, last = turned(images, torch.arange(4))
+    assert torch.equal(upright, images[0])
+    assert torch.equal(quarter, images[1].flip(2).transpose(1, 2))
+    assert torch.equal(half, images[2].flip(2).flip(1))
+    assert torch.equal(last, images[3].transpose(1, 2).flip(2))
