@@ -34,7 +34,9 @@ class Masking(nn.Module):
             self.seen = x.new_zeros(x.shape[1])
         self.seen = self.seen + x.detach().mean(0)
         self.table = self.table + 1
-        return x + 0.01 * self.seen + self.mask + 0.001 * self.table
+        mask: Any = self.mask
+        shifted: Tensor = x + 0.01 * self.seen + mask + 0.001 * self.table
+        return shifted
 
 
 def masking(model: nn.Module) -> nn.Sequential:
@@ -58,7 +60,7 @@ def test_reset_removes_what_has_appeared_and_empties_what_was_empty(
     assert set(adapter.live()) - names >= {"model.1.mask", "model.1.table"}
     adapter.reset()
     assert set(adapter.live()) == names
-    assert adapter.model[1].table is None  # type: ignore[index,union-attr]
+    assert adapter.model[1].table is None  # type: ignore[index]
     assert adapter.live()["model.1.seen"].shape == (0,)
 
 
@@ -68,7 +70,7 @@ class Kept(tapr.Learner):
     def __init__(self, model: nn.Module, **common: Any) -> None:
         super().__init__(model, **common)
         self.anchor = deepcopy(model).requires_grad_(False)
-        self.projector = nn.utils.skip_init(nn.Linear, 5, 5)  # without torch's own generator
+        self.projector = nn.utils.skip_init(nn.Linear, 5, 5)  # type: ignore[no-untyped-call]
         nn.init.eye_(self.projector.weight)
         nn.init.zeros_(self.projector.bias)
         self.own_draws = torch.Generator().manual_seed(5)

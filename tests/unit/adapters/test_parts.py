@@ -80,7 +80,7 @@ class EveryFour(Memory):
     """Yields each four images as a lesson, those predicted as class 0 counting double."""
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
-        for part, said in zip(images.split(4), logits.split(4), strict=True):
+        for part, said in zip(images.chunk(2), logits.chunk(2), strict=True):
             yield Lesson(part, 1.0 + (said.argmax(1) == 0).float())
 
 
@@ -97,7 +97,7 @@ def test_a_memory_says_what_to_learn_from(model: nn.Module, images: Tensor) -> N
     prediction = adapter.predict(images)
     assert torch.equal(prediction.logits, model(images))  # asked before anything was learnt
     assert prediction.steps == 2
-    assert [torch.equal(o.images, p) for o, p in zip(seen, images.split(4), strict=True)] == [
+    assert [torch.equal(o.images, p) for o, p in zip(seen, images.chunk(2), strict=True)] == [
         True,
         True,
     ]
@@ -119,7 +119,7 @@ def test_the_recent_images_are_remembered_across_batches(model: nn.Module, image
         return Sized(given, memory=Recent(6), predict="before", **common)
 
     adapter = make(model)
-    for batch in images.split(3):
+    for batch in images.chunk(3):
         adapter(batch)
     assert sizes == [3, 6, 6]
     assert torch.equal(adapter.memory.images, images[-6:])
@@ -251,9 +251,9 @@ class Recorded(Correction):
 
 
 def test_features_are_the_input_of_the_last_linear_layer(model: Any, images: Tensor) -> None:
-    adapter = tapr.Loop(model, correction=Recorded())
+    adapter: Any = tapr.Loop(model, correction=Recorded())
     adapter(images)
-    last = adapter.correction.last  # type: ignore[union-attr]
+    last = adapter.correction.last
     assert torch.equal(last.features[0], model[:-1](images))
     assert torch.equal(last.head.weight, model[-1].weight)
     assert last.classes == 5
@@ -261,9 +261,9 @@ def test_features_are_the_input_of_the_last_linear_layer(model: Any, images: Ten
 
 def test_the_head_can_be_named_and_must_be_there(model: Any, images: Tensor) -> None:
     wide = nn.Sequential(model, nn.Linear(5, 5), nn.Linear(5, 5))
-    adapter = tapr.Loop(wide, correction=Recorded(), head="0.7")
+    adapter: Any = tapr.Loop(wide, correction=Recorded(), head="0.7")
     adapter(images)
-    assert torch.equal(adapter.correction.last.features[0], model[:-1](images))  # type: ignore[union-attr]
+    assert torch.equal(adapter.correction.last.features[0], model[:-1](images))
     with pytest.raises(tapr.TaprError, match=r"expected head to name a linear layer.*'0\.8'"):
         tapr.Loop(wide, correction=Recorded(), head="0.8")
     headless = nn.Sequential(nn.Conv2d(3, 5, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
