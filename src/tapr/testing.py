@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from tapr.adapters import Adapter
 from tapr.errors import InputError, TaprError
 
+__all__ = ["CHECKS", "Subject", "check_method", "small_model"]
+
 Make = Callable[..., Adapter]
 
 

@@ -84,7 +84,7 @@ class Adapter(nn.Module, ABC):
         self._source_hash: str | None = None
         self._writes: bool | None = None  # does the model write into its input? not known yet
         self._counts = [0, 0]  # images forward and backward in the batch at hand
-        self._observers: dict[int, Observer] = {}
+        self._observers: dict[object, Observer] = {}
         self._turn = threading.RLock()
         self._process = os.getpid()
 
@@ -136,8 +136,12 @@ class Adapter(nn.Module, ABC):
         An observer that fails is logged, and harms neither the prediction nor the adapter.
         """
         key = object()
-        self._observers[id(key)] = observer
-        return lambda: (self._observers.pop(id(key), None), None)[1]
+        self._observers[key] = observer
+
+        def stop() -> None:
+            self._observers.pop(key, None)
+
+        return stop
 
     @final
     def reset(self) -> None:
