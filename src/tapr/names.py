@@ -8,4 +8,6 @@ METHODS: Mapping[str, str] = {
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",
     "pest": "tapr.methods.pest:PEST",
+    "lame": "tapr.methods.lame:LAME",
+    "t3a": "tapr.methods.t3a:T3A",
 }

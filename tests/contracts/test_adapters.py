@@ -43,6 +43,12 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "pest-backbone": {"scope": "backbone", "lr": 0.01},
     "pest-predicate": {"scope": lambda name, parameter: name.endswith("bias"), "lr": 0.01},
     "pest-clipped": {"max_grad_norm": 1e-3, "lr": 0.01},
+    "lame": {},
+    "lame-released": {"preset": "released"},
+    "lame-linear": {"kernel": "linear", "symmetric": True},
+    "t3a": {"supports": 2},
+    "t3a-all": {"supports": None},
+    "t3a-released": {"supports": -1},
 }
 Make = Callable[..., Adapter]
 
@@ -85,6 +91,8 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "tent": {"1.weight", "1.bias"},
         "source": set(),
         "norm": set(),
+        "lame": set(),
+        "t3a": set(),
         "pest": every,
         "pest-backbone": {n for n in every if not n.startswith("7")},
         "pest-predicate": {n for n in every if n.endswith("bias")},

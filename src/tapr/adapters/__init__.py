@@ -1,7 +1,7 @@
 """Adapters: called like the model, they adapt while they predict; and the parts they have."""
 
 from tapr.adapters.adapter import Adapter, Needs
-from tapr.adapters.corrections import Correction, Laplacian, Prior, Prototypes
+from tapr.adapters.corrections import Correction, Laplacian, Prior, Prototypes, Taught
 from tapr.adapters.cost import Cost, Passes
 from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Keeper, Recover, Restore
@@ -32,6 +32,7 @@ __all__ = [
     "Recover",
     "Restore",
     "Schedule",
+    "Taught",
     "Teacher",
     "Votes",
 ]

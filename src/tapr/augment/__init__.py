@@ -5,11 +5,13 @@ from collections.abc import Callable
 from tapr.augment import ops
 from tapr.augment.augmix import AugMix, AugMixParams
 from tapr.augment.base import Augmentation, Identity, Views
+from tapr.augment.jitter import Jitter, JitterParams
 from tapr.augment.randaugment import RandAugment, RandAugmentParams
 from tapr.registry import Registry
 
 AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(
-    "augmentation", {"augmix": AugMix, "identity": Identity, "randaugment": RandAugment}
+    "augmentation",
+    {"augmix": AugMix, "identity": Identity, "jitter": Jitter, "randaugment": RandAugment},
 )
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "AugMixParams",
     "Augmentation",
     "Identity",
+    "Jitter",
+    "JitterParams",
     "RandAugment",
     "RandAugmentParams",
     "Views",

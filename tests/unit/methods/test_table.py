@@ -9,7 +9,6 @@ from torch import Tensor, nn
 import tapr
 from tapr.augment import Augmentation, AugMix, RandAugment
 from tapr.methods import find_model
-from tapr.names import METHODS
 
 
 def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:
@@ -154,7 +153,7 @@ def test_an_object_with_the_shape_of_an_augmentation_works(
     assert torch.equal(tapr.adapt(model, augmentation=Duck())(images), expected)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["source", "norm", "tent", "pest"])
 def test_passes_are_what_the_model_is_called_for(
     model: nn.Sequential, images: Tensor, method: str
 ) -> None:
