@@ -9,5 +9,8 @@ METHODS: Mapping[str, str] = {
     "tent": "tapr.methods.tent:Tent",
     "pest": "tapr.methods.pest:PEST",
     "lame": "tapr.methods.lame:LAME",
+    "note": "tapr.methods.note:NOTE",
+    "rotta": "tapr.methods.rotta:RoTTA",
+    "cotta": "tapr.methods.cotta:CoTTA",
     "t3a": "tapr.methods.t3a:T3A",
 }

@@ -18,7 +18,7 @@ from tapr.augment import (
     Augmentation,
     AugMix,
     Identity,
-    Jitter,
+    Katana,
     RandAugment,
     Views,
 )
@@ -34,9 +34,9 @@ COMPOSED: dict[str, Make] = {
     "randaugment-strong": lambda: RandAugment(n=2, m=30, ops="released"),
     "augmix": AugMix,
     "augmix-released": AugMix.released,
-    "jitter": Jitter,
-    "jitter-batchwide": lambda: Jitter(batchwide=True),
-    "jitter-reflect": lambda: Jitter(padding="reflect", blur=False, noise=False),
+    "katana": Katana,
+    "katana-batchwide": lambda: Katana(batchwide=True),
+    "katana-reflect": lambda: Katana(padding="reflect", blur=False, noise=False),
     "augmix-centred": lambda: AugMix(severity=10, width=2, scale="centred", alpha=0.3),
 }
 SINGLE: dict[str, Make] = {

@@ -7,18 +7,20 @@ from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
-from tapr.adapters.memory import Lesson, Memory, Recent
+from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
 from tapr.adapters.schedule import Schedule
 from tapr.adapters.teacher import Teacher
 from tapr.adapters.votes import Votes
 
 __all__ = [
     "Adapter",
+    "Balanced",
     "Correction",
     "Cost",
     "Ensemble",
     "Keeper",
     "Laplacian",
+    "Latest",
     "Learner",
     "Lesson",
     "Loop",
@@ -32,7 +34,9 @@ __all__ = [
     "Recover",
     "Restore",
     "Schedule",
+    "Shelved",
     "Taught",
     "Teacher",
+    "Timely",
     "Votes",
 ]

@@ -53,7 +53,7 @@ class Laplacian(Correction):
 
     `kernel` is "knn" (1 for the `neighbours` nearest other images), "rbf" (a Gaussian as wide as
     the mean distance to the `neighbours`-th nearest, the image itself among them) or "linear", the
-    inner products. The rows of "rbf" and "linear" are not normalised: their pull grows with the batch.
+    inner products. Rows of "rbf" and "linear" are not normalised: their pull grows with the batch.
     """
 
     features = True

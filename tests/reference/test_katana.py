@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tapr.augment import Jitter, JitterParams
+from tapr.augment import Katana, KatanaParams
 
 
 def grey(image: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def hue(image: Tensor, turns: float) -> Tensor:
     return result
 
 
-def coloured(image: Tensor, params: JitterParams) -> Tensor:
+def coloured(image: Tensor, params: KatanaParams) -> Tensor:
     brightness, contrast, saturation, turns, gamma = params.factor[0].tolist()
     for op in params.order[0].tolist():
         if op == 0:
@@ -41,7 +41,7 @@ def coloured(image: Tensor, params: JitterParams) -> Tensor:
     return image
 
 
-def written_out(image: Tensor, params: JitterParams, padding: str, blur: bool) -> Tensor:
+def written_out(image: Tensor, params: KatanaParams, padding: str, blur: bool) -> Tensor:
     """Pad by half, turn the padded image (black outside), blur, crop the middle, flip, noise."""
     image = coloured(image, params)[None]
     height, width = image.shape[2:]
@@ -82,20 +82,20 @@ def written_out(image: Tensor, params: JitterParams, padding: str, blur: bool) -
 @pytest.mark.parametrize(("padding", "mode"), [("edge", "replicate"), ("reflect", "reflect")])
 def test_the_augmentation_is_the_recipe(shape: tuple[int, int], padding: str, mode: str) -> None:
     blur = padding == "edge"
-    augmentation = Jitter(padding=padding, blur=blur, noise=blur)
+    augmentation = Katana(padding=padding, blur=blur, noise=blur)
     generator = torch.Generator().manual_seed(2)
     images = torch.rand(12, 3, *shape, generator=generator, dtype=torch.float64)
     images[0] = images[0, :1]  # grey: its hue is nothing
     params = augmentation.sample(images.shape, generator)
     ours = augmentation.transform(images, params)
     for place, image in enumerate(images):
-        own = JitterParams(*(part[place : place + 1] for part in params))
+        own = KatanaParams(*(part[place : place + 1] for part in params))
         expected = written_out(image, own, mode, blur)
         torch.testing.assert_close(ours[place], expected, rtol=0, atol=1e-9)
 
 
 def test_the_draws_lie_in_their_ranges() -> None:
-    params = Jitter().sample((5000, 3, 32, 32), torch.Generator().manual_seed(0))
+    params = Katana().sample((5000, 3, 32, 32), torch.Generator().manual_seed(0))
     for place, (low, high) in enumerate(
         [(0.6, 1.4), (0.7, 1.3), (0.5, 1.5), (-0.06, 0.06), (0.7, 1.3)]
     ):
@@ -113,9 +113,9 @@ def test_the_draws_lie_in_their_ranges() -> None:
 
 
 def test_batchwide_shares_everything_but_the_noise() -> None:
-    params = Jitter(batchwide=True).sample((6, 3, 8, 8), torch.Generator().manual_seed(0))
+    params = Katana(batchwide=True).sample((6, 3, 8, 8), torch.Generator().manual_seed(0))
     for name, part in params._asdict().items():
         same = bool((part == part[:1]).all())
         assert same == (name != "noise"), name
-    again = Jitter(batchwide=True).sample((6, 3, 8, 8), torch.Generator().manual_seed(1))
+    again = Katana(batchwide=True).sample((6, 3, 8, 8), torch.Generator().manual_seed(1))
     assert not torch.equal(params.factor, again.factor)

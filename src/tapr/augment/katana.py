@@ -28,7 +28,7 @@ _LUMA = (0.2989, 0.587, 0.114)
 PADDINGS = Registry("padding", {"edge": "border", "reflect": "reflection"})
 
 
-class JitterParams(NamedTuple):
+class KatanaParams(NamedTuple):
     """The draws for each image; `torch.save` takes their `_asdict()`."""
 
     order: Tensor  # [B, 5] int64, places in `RANGES`
@@ -41,7 +41,7 @@ class JitterParams(NamedTuple):
     noise: Tensor  # [B, C, H, W] float32
 
 
-class Jitter(Augmentation):
+class Katana(Augmentation):
     """Changes colours, turns, shifts, scales, blurs and flips every image a little, and adds noise.
 
     With `batchwide` all images of a batch share one draw of everything but the noise, as in the
@@ -49,7 +49,7 @@ class Jitter(Augmentation):
     out.
 
     >>> generator = torch.Generator().manual_seed(0)
-    >>> Jitter()(torch.rand(4, 3, 32, 32, generator=generator), generator).shape
+    >>> Katana()(torch.rand(4, 3, 32, 32, generator=generator), generator).shape
     torch.Size([4, 3, 32, 32])
     """
 
@@ -64,7 +64,7 @@ class Jitter(Augmentation):
         self.batchwide, self.padding, self.blur, self.noise = batchwide, padding, blur, noise
         self._outside = PADDINGS[padding]
 
-    def sample(self, shape: Sequence[int], generator: torch.Generator) -> JitterParams:
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> KatanaParams:
         """Draw the colours, the turn, the blur, the flip and the noise."""
         draws = min(1, shape[0]) if self.batchwide else shape[0]
 
@@ -89,22 +89,22 @@ class Jitter(Augmentation):
             noise = NOISE * torch.randn(tuple(shape), generator=generator)
         if draws:
             drawn = tuple(part.expand(shape[0], *part.shape[1:]).clone() for part in drawn)
-        return JitterParams(*drawn, noise)
+        return KatanaParams._make((*drawn, noise))
 
-    def transform(self, images: Tensor, params: JitterParams) -> Tensor:
+    def transform(self, images: Tensor, params: KatanaParams) -> Tensor:
         """Colours in their order, then the turn, blur, flip and noise."""
         levels.check(images)
         result = torch.empty_like(images)
         with torch.inference_mode():
             for part in levels.chunks(images, copies=8):
-                drawn = JitterParams(*(each[part].to(images.device) for each in params))
+                drawn = KatanaParams(*(each[part].to(images.device) for each in params))
                 given = images[part]
                 bytes_ = given.dtype == torch.uint8
                 changed = self._changed(given.float() / 255 if bytes_ else given, drawn)
                 result[part] = changed.mul(255).round() if bytes_ else changed
         return result
 
-    def _changed(self, images: Tensor, params: JitterParams) -> Tensor:
+    def _changed(self, images: Tensor, params: KatanaParams) -> Tensor:
         changed = _coloured(images.contiguous(), params)
         changed = _moved(changed, params, self._outside)
         if self.blur:
@@ -113,7 +113,7 @@ class Jitter(Augmentation):
         changed = torch.where(params.flip.view(-1, 1, 1, 1), changed.flip(3), changed)
         return (changed + params.noise.to(changed)).clamp(0, 1)
 
-    def describe(self, params: JitterParams) -> list[str]:
+    def describe(self, params: KatanaParams) -> list[str]:
         """Caption each image with its draws."""
         captions = []
         for place in range(len(params.flip)):
@@ -137,7 +137,7 @@ def _padded(side: int) -> int:
     return side + 2 * (side // 2)
 
 
-def _coloured(images: Tensor, params: JitterParams) -> Tensor:
+def _coloured(images: Tensor, params: KatanaParams) -> Tensor:
     """Each image through the five colour ops in its own order: images of one op run together."""
     images = images.clone()
     for step in range(len(RANGES)):
@@ -194,7 +194,7 @@ COLOURS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def _moved(images: Tensor, params: JitterParams, outside: str) -> Tensor:
+def _moved(images: Tensor, params: KatanaParams, outside: str) -> Tensor:
     """Turned, scaled and shifted about the centre, with a margin for the blur on every side.
 
     A sampling that knows what lies outside the image takes the place of the padding: no drawn
