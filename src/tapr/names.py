@@ -18,4 +18,9 @@ METHODS: Mapping[str, str] = {
     "shot": "tapr.methods.shot:SHOT",
     "rdumb": "tapr.methods.rdumb:RDumb",
     "ttt": "tapr.methods.ttt:TTT",
+    "lame": "tapr.methods.lame:LAME",
+    "note": "tapr.methods.note:NOTE",
+    "rotta": "tapr.methods.rotta:RoTTA",
+    "cotta": "tapr.methods.cotta:CoTTA",
+    "t3a": "tapr.methods.t3a:T3A",
 }

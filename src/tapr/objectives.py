@@ -59,6 +59,15 @@ def jensen_shannon(view_logits: Tensor) -> Tensor:
     return divergences(view_logits).mean(0).clamp(min=0)  # rounding may fall just below 0
 
 
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """Cross-entropy of a prediction to another one, both as logits [..., K] -> [...].
+
+    >>> round(cross_entropy(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
+    0.6931
+    """
+    return -(log_probabilities(target).exp() * log_probabilities(logits)).sum(-1)
+
+
 def squared_error(view_logits: Tensor) -> Tensor:
     """Mean over the views of the squared distance to their mean prediction: [V, B, K] -> [B]."""
     p = log_probabilities(view_logits).exp()
@@ -287,6 +296,7 @@ __all__ = [
     "Uncertainty",
     "Weighted",
     "come",
+    "cross_entropy",
     "divergences",
     "entropy",
     "for_classes",

@@ -33,7 +33,7 @@ LAYERS = {
     "objectives": BASE,
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
-    "methods": {*BASE, "augment", "models", "objectives", "adapters"},
+    "methods": {*BASE, "datasets", "augment", "models", "objectives", "adapters"},
     "reports": {"errors", "names", "records"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}

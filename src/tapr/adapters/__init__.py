@@ -8,13 +8,14 @@ from tapr.adapters.corrections import (
     Prior,
     ProbabilityPrior,
     Prototypes,
+    Taught,
 )
 from tapr.adapters.cost import Cost, Passes
 from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
-from tapr.adapters.memory import Lesson, Memory, Recent
+from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
 from tapr.adapters.schedule import Schedule
 from tapr.adapters.sharpness import SAM
 from tapr.adapters.teacher import Teacher
@@ -24,12 +25,14 @@ __all__ = [
     "PRIORS",
     "SAM",
     "Adapter",
+    "Balanced",
     "Correction",
     "Cost",
     "Ensemble",
     "Filter",
     "Keeper",
     "Laplacian",
+    "Latest",
     "Learner",
     "Lesson",
     "Loop",
@@ -44,6 +47,9 @@ __all__ = [
     "Recover",
     "Restore",
     "Schedule",
+    "Shelved",
+    "Taught",
     "Teacher",
+    "Timely",
     "Votes",
 ]

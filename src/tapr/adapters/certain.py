@@ -15,6 +15,9 @@ from tapr.objectives import (
 )
 from tapr.types import Loss, Outputs
 
+# How ROID and CMF take CoTTA's augmentation.
+KATANA = {"padding": "reflect", "blur": False, "noise": False}
+
 
 class CertainOptions(NamedTuple):
     """What may be chosen about the loss: see `Certain`."""

@@ -82,6 +82,7 @@ def _optimizing(
         "optimizer",
         {
             "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
+            "nesterov": partial(torch.optim.SGD, momentum=momentum, nesterov=True, **common),
             "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
         },
     )

@@ -138,17 +138,19 @@ class Loop(Adapter):
         """What follows a step, if one was taken."""
         taken = bool(loss.keep.any())
         if taken:
+            if self.teacher:  # it follows the step itself, not what keepers make of it
+                self.teacher.follow(self.model)
             for keeper in self.keepers:
                 keeper(self, loss)
-            if self.teacher:
-                self.teacher.follow(self.model)
         return taken
 
     def _answer(self, images: Tensor) -> Tensor:
         """The logits [B, K] of the images, by the model as it is now."""
         voters = self.votes.count
-        teacher = self.teach(images) if self.correction is not None else None
         with self._timed("predicting"), self.budget.prediction(), torch.no_grad():
+            teacher = self.consult(images) if self.correction is not None else None
+            if teacher is not None and not self._asks_student:
+                return self._corrected(Outputs(teacher[None], images, teacher=teacher))
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
             voted = self.votes(logits)[None]
@@ -157,6 +159,10 @@ class Loop(Adapter):
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""
         return None if self.teacher is None else self.teacher.logits(images, self)
+
+    def consult(self, images: Tensor) -> Tensor | None:
+        """What the teacher says about images to predict: the same, unless a method differs."""
+        return self.teach(images)
 
     def ask(self, images: Tensor) -> Tensor:
         """What the model says about further images within an objective: logits [B, K].
@@ -300,7 +306,7 @@ class Loop(Adapter):
     @property
     def together(self) -> int:
         """Images in one adapting forward, for each image predicted."""
-        return 1 + (self.views.count if self.views else 0) if self.schedule.steps else 1
+        return self.views.together if self.views and self.schedule.steps else 1
 
     @property
     def passes(self) -> Passes:
@@ -311,7 +317,7 @@ class Loop(Adapter):
         fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
-        forward = images + fed + answers * self.votes.count + taught
+        forward = images + fed + answers * self.votes.count * self._asks_student + taught
         return Passes(int(forward), images if steps and not self.still else 0)
 
     @property
@@ -328,6 +334,11 @@ class Loop(Adapter):
         memory = memories * sum(p.nbytes for p in self.moving.values())
         further = self.schedule.steps > 1  # a copy of the last good step
         return (2 + further) * (super().held() // 2 + memory)
+
+    @property
+    def _asks_student(self) -> bool:
+        """Does the answer need what the model itself says?"""
+        return self.correction is None or self.correction.student
 
     @property
     def _layer(self) -> nn.Linear | None:

@@ -33,11 +33,11 @@ class Teacher(nn.Module):
         self.norms = (statistics or Statistics("source")).policy(self.model)
 
     @torch.no_grad()
-    def logits(self, images: Tensor, adapter: Any) -> Tensor:
-        """What the teacher says about the images, [B, K]."""
+    def logits(self, images: Tensor, adapter: Any, *, feeding: bool = False) -> Tensor:
+        """What the teacher says about the images, [B, K]; if `feeding`, its statistics move."""
         self.model.eval()
         self.norms.begin()
-        with self.norms.predicting():
+        with self.norms.feeding() if feeding else self.norms.predicting():
             logits: Tensor = adapter.logits(images, self.model)
         return logits
 

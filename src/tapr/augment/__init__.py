@@ -5,16 +5,13 @@ from collections.abc import Callable
 from tapr.augment import ops
 from tapr.augment.augmix import AugMix, AugMixParams
 from tapr.augment.base import Augmentation, Identity, Views
-from tapr.augment.jitter import Jitter, JitterParams
+from tapr.augment.katana import Katana, KatanaParams
 from tapr.augment.randaugment import RandAugment, RandAugmentParams
 from tapr.registry import Registry
 
 AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(
     "augmentation",
-    {
-        **{"augmix": AugMix, "identity": Identity, "jitter": Jitter},
-        "randaugment": RandAugment,
-    },
+    {"augmix": AugMix, "identity": Identity, "katana": Katana, "randaugment": RandAugment},
 )
 
 __all__ = [
@@ -23,8 +20,8 @@ __all__ = [
     "AugMixParams",
     "Augmentation",
     "Identity",
-    "Jitter",
-    "JitterParams",
+    "Katana",
+    "KatanaParams",
     "RandAugment",
     "RandAugmentParams",
     "Views",

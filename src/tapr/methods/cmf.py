@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from tapr.adapters import PRIORS, Filter, Learner, Passes
-from tapr.adapters.certain import Certain, CertainOptions
+from tapr.adapters.certain import KATANA, Certain, CertainOptions
 from tapr.adapters.checks import check_options
 from tapr.adapters.schedule import Predict
 from tapr.augment import Augmentation
@@ -32,7 +32,7 @@ class CMF(Learner):
     presets = {
         "released": {
             **{"prior_correction": "logits", "full_batch": True},
-            "augmentation_options": {"shared": True},
+            "augmentation_options": {"batchwide": True},
         }
     }
 
@@ -48,7 +48,7 @@ class CMF(Learner):
         prior_correction: str = "probabilities",
         pull: float = 0.01,
         noise: float | None = None,
-        augmentation: str | Augmentation = "jitter",
+        augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
         optimizer: Any = "adam",
         lr: float = 1e-3,
@@ -70,7 +70,8 @@ class CMF(Learner):
             correction=PRIORS[prior_correction](),
             **common,
         )
-        made = augmentations.make(augmentation, given=augmentation_options)
+        more = KATANA if augmentation == "katana" else {}
+        made = augmentations.make(augmentation, given={**more, **augmentation_options})
         self.certain = Certain(made, options)
 
     def objective(self, outputs: Outputs) -> Loss:

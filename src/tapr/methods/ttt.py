@@ -112,7 +112,7 @@ class Rotated(nn.Module):
 
     def __init__(self, copies: int) -> None:
         super().__init__()
-        self.count = copies - 1  # views beside the first, as the loop counts them
+        self.together = copies  # images in a forward, for each image
         self.labels = torch.zeros(0, dtype=torch.long)
 
     def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -122,7 +122,7 @@ class Rotated(nn.Module):
             raise InputError(
                 f"expected square images, which can be turned, got {height} x {width} pixels"
             )
-        repeated = images.repeat(self.count + 1, 1, 1, 1)
+        repeated = images.repeat(self.together, 1, 1, 1)
         count, border = len(repeated), height // 8
         places = torch.randint(2 * border + 1, (2, count), generator=generator)
         flipped = torch.rand(count, generator=generator) < 0.5

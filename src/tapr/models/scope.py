@@ -66,7 +66,7 @@ def named_norm(model: nn.Module) -> Scope:
     """
 
     def is_inside(place: str, layer: nn.Module) -> bool:
-        top = place == "norm" or re.search(r"layer4|blocks\.(9|10|11)|norm\.", place)
+        top = re.search(r"layer4|blocks\.(9|10|11)|norm\.|^norm$", place)
         return is_normalisation(layer) and not top
 
     return _of(model, is_inside)

@@ -14,12 +14,19 @@ statistics each of them meets:
 | `blend`      | the forward's own           | (prior x stored + n x own) / (prior + n), n images |
 | `share`      | `share` of the stored ones, the rest own | the same                              |
 | `window`     | `share` of the stored ones, the rest the stream's | the same                     |
+| `views`      | each view's own             | the same                                           |
+| `prior`      | (prior x stored + own) / (prior + 1) | the same                                  |
+| `robust`     | the stored ones, moved by `momentum` just before | the stored ones               |
+| `instance`   | own; moves the stored ones by `momentum`; corrected | the stored ones; corrected |
+| `instance-batch` | own; corrected          | own; corrected                                     |
 
 The stream's statistics are a mean over its last `window` images, the present ones included: they
 are counted in images, not in forwards, so that the batch size does not change what is remembered.
 At the start of a stream the stored statistics count as `prior` images, and never for less than
 `share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
-any other policy, takes them over all views together.
+any other policy but `views` takes them over all views together. "Corrected" is for each image by
+its own statistics, as far as they lie outside what chance makes of the others (IABN, of NOTE):
+`deviations` standard deviations.
 
 `feed` says which images move the statistics of `running` and `cumulative`: all `views`, in the
 adapting forward itself, or the `untouched` ones, in a further forward without the others: what a
@@ -54,6 +61,7 @@ class Statistics(NamedTuple):
     prior: float = 16.0
     share: float | Sequence[float] = 0.5
     window: float = 500.0
+    deviations: float = 4.0
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -75,6 +83,8 @@ class Statistics(NamedTuple):
             raise InputError(f"expected a prior strength of 0 or more, got {self.prior!r}")
         if not isinstance(self.window, int | float) or not 1 <= self.window < float("inf"):
             raise InputError(f"expected a window of 1 image or more, got {self.window!r}")
+        if not isinstance(self.deviations, int | float) or not self.deviations >= 0:
+            raise InputError(f"expected deviations of 0 or more, got {self.deviations!r}")
         listed = isinstance(self.share, Sequence) and not isinstance(self.share, str)
         good = listed or isinstance(self.share, int | float)
         shares = self.shares if good else ()
@@ -237,6 +247,105 @@ class _Window(_Share):
         return stream, self.options.prior / (self.options.prior + total)
 
 
+class _Views(_Share):
+    """Every view as if it had a forward of its own."""
+
+    def words(self, views: int) -> str:
+        return "batch of each view"
+
+    def _mix(self, views: int, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (_normalised_by(layer, inputs[0], *_own(inputs[0], views)), *inputs[1:])
+
+
+class _Prior(Policy):
+    """MEMO's: the forward counts as one image, however many views of that there are."""
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, self._mix)
+
+    predicting = feeding
+
+    def words(self, views: int) -> str:
+        return f"prior {self.options.prior:g}"
+
+    def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        mean, variance = _unbiased(inputs[0])
+        weight = 1 / (1 + self.options.prior)
+        mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
+        variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
+        return (_normalised_by(layer, inputs[0], mean, variance), *inputs[1:])
+
+
+class _Robust(Policy):
+    """RoTTA's: the gradient of an adapting forward goes through its part of the statistics."""
+
+    moves = True
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, self._mix)
+
+    def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        mean, variance = _own(inputs[0], 1)
+        mean = layer.running_mean.lerp(mean.to(layer.running_mean), self.options.momentum)
+        variance = layer.running_var.lerp(variance.to(layer.running_var), self.options.momentum)
+        # New tensors: a graph may still need the old ones.
+        layer.running_mean, layer.running_var = mean.detach(), variance.detach()
+        return (_normalised_by(layer, inputs[0], mean, variance), *inputs[1:])
+
+
+class _Instance(Policy):
+    """IABN, of NOTE."""
+
+    moves = True
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, partial(self._corrected, True))
+
+    def predicting(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, partial(self._corrected, False))
+
+    def _corrected(
+        self, feeding: bool, layer: Any, inputs: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        x = inputs[0]
+        mean, variance = layer.running_mean, layer.running_var
+        if feeding:
+            own_mean, own_variance = (part.to(mean) for part in _unbiased(x))
+            layer.running_mean = mean.lerp(own_mean.detach(), self.options.momentum)
+            layer.running_var = variance.lerp(own_variance.detach(), self.options.momentum)
+            mean, variance = own_mean, own_variance
+        return (_normalised_by(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
+
+    def _of_each(self, x: Tensor, mean: Tensor, variance: Tensor, eps: float) -> Moments:
+        """The statistics [B, C] of each image, where they differ by more than chance would."""
+        pixels = x.shape[2:].numel()
+        if pixels <= 1:
+            return mean, variance
+        own_variance, own_mean = torch.var_mean(x.flatten(2), 2)
+        spread = variance + eps
+        mean = mean + self._outside(own_mean - mean, (spread / pixels).sqrt())
+        chance = spread * (2 / (pixels - 1)) ** 0.5
+        return mean, (variance + self._outside(own_variance - variance, chance)).relu()
+
+    def _outside(self, distance: Tensor, chance: Tensor) -> Tensor:
+        """What of a distance is more than so many standard deviations."""
+        return distance.sign() * (distance.abs() - self.options.deviations * chance).relu()
+
+
+class _InstanceBatch(_Instance):
+    moves = False
+
+    def feeding(self, views: int = 1) -> Forward:
+        return _hooks(self.tracking, self._by_the_batch)
+
+    predicting = feeding
+
+    def _by_the_batch(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x = inputs[0]
+        mean, variance = (part.to(layer.running_mean) for part in _unbiased(x))
+        return (_normalised_by(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
+
+
 POLICIES: Registry[type[Policy]] = Registry(
     "statistics",
     {
@@ -248,6 +357,11 @@ POLICIES: Registry[type[Policy]] = Registry(
         "blend": _Blend,
         "share": _Share,
         "window": _Window,
+        "views": _Views,
+        "prior": _Prior,
+        "robust": _Robust,
+        "instance": _Instance,
+        "instance-batch": _InstanceBatch,
     },
 )
 
@@ -263,6 +377,14 @@ def _own(x: Tensor, groups: int) -> Moments:
     channels = parts.ndim - x.ndim + 1
     axes = [axis for axis in range(parts.ndim) if axis not in (channels, channels - 2)]
     variance, mean = torch.var_mean(parts, axes, correction=0)
+    return mean, variance
+
+
+def _unbiased(x: Tensor) -> Moments:
+    """Mean and unbiased variance of the channels; of a single value the variance is 0."""
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    values = x.numel() // x.shape[1]
+    variance, mean = torch.var_mean(x, axes, correction=min(1, values - 1))
     return mean, variance
 
 

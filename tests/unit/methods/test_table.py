@@ -9,7 +9,6 @@ from torch import Tensor, nn
 import tapr
 from tapr.augment import Augmentation, AugMix, RandAugment
 from tapr.methods import find_model
-from tapr.names import METHODS
 
 
 def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:
@@ -72,7 +71,7 @@ def test_a_loaded_default_is_not_shared(model: nn.Module) -> None:
     ("arguments", "message"),
     [
         ({"method": "tnet"}, "unknown method 'tnet'; did you mean 'tent'"),
-        ({"method": "xyz"}, "expected one of 'norm', 'pest', 'source', 'tent'"),
+        ({"method": "xyz"}, "expected one of 'cmf', .*'tent', 'ttt'"),
         ({"preset": "relesed"}, "unknown preset 'relesed'; did you mean 'released'"),
         ({"augmentation": "agmix"}, "unknown augmentation 'agmix'; did you mean 'augmix'"),
         ({"augmentation_preset": "papper"}, "did you mean 'paper'"),
@@ -156,16 +155,13 @@ def test_an_object_with_the_shape_of_an_augmentation_works(
 
 SOURCE_IMAGES = ("eata",)
 FILTERING = ("sar", "deyo", "roid", "cmf")  # look again at some of the images alone
+ALONE = ("source", "norm", "tent", "pest", "eta", "eata", "rdumb", "rpl", "shot", *FILTERING)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ALONE)
 def test_passes_are_what_the_model_is_called_for(
     model: nn.Sequential, images: Tensor, method: str
 ) -> None:
-    if method == "ttt":
-        with pytest.raises(tapr.TaprError, match="expected a model with a rotation head"):
-            tapr.adapt(model, method)
-        return
     needed: dict[str, Any] = {"source_images": images} if method in SOURCE_IMAGES else {}
     adapter = tapr.adapt(model, method, **needed)
     seen = []
