@@ -14,6 +14,7 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
+LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
     "norm": {},
@@ -57,6 +58,29 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "t3a": {"supports": 2},
     "t3a-all": {"supports": None},
     "t3a-released": {"supports": -1},
+    "tent-come": {"objective": "come"},
+    "eta": {**LOOSE},
+    "eta-filtered": {},
+    "eta-come": {"objective": "come", **LOOSE},
+    "eta-released": {"preset": "released", **LOOSE},
+    "eata": {"source_images": torch.linspace(0, 1, 4 * 270).view(4, 3, 10, 9), **LOOSE},
+    "rdumb": {"every": 2, **LOOSE},
+    "sar": {"threshold": 1.0},
+    "sar-released": {"preset": "released", "threshold": 1.0, "lr": 0.1},
+    "sar-recovering": {"recovery": 1.0, "threshold": 1.0},
+    "deyo": {"threshold": 1.0, "drop": -2.0},
+    "deyo-pixel": {"destroy": "pixel", "threshold": 1.0, "drop": 0.0},
+    "deyo-occlusion": {"destroy": "occlusion", "threshold": 1.0, "drop": 0.0},
+    "rpl": {},
+    "rpl-released": {"preset": "released"},
+    "shot": {"lr": 0.01},
+    "shot-im": {"preset": "im"},
+    "shot-lame": {"preset": "lame"},
+    "roid": {},
+    "roid-released": {"preset": "released"},
+    "roid-plain": {"weighting": False, "agreement": False, "prior_correction": "none"},
+    "cmf": {},
+    "cmf-released": {"preset": "released"},
 }
 Make = Callable[..., Adapter]
 
@@ -104,6 +128,18 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "note": {"1.weight", "1.bias"},
         "lame": set(),
         "t3a": set(),
+        "eta": {"1.weight", "1.bias"},
+        "eata": {"1.weight", "1.bias"},
+        "rdumb": {"1.weight", "1.bias"},
+        "sar": {"1.weight", "1.bias"},
+        "sar-recovering": set(),
+        "deyo": {"1.weight", "1.bias"},
+        "rpl": {"1.weight", "1.bias"},
+        "rpl-released": every,
+        "shot": {n for n in every if not n.startswith("7")},
+        "shot-lame": {"1.weight", "1.bias"},
+        "roid": {"1.weight", "1.bias"},
+        "cmf": {"1.weight", "1.bias"},
         "pest": every,
         "pest-backbone": {n for n in every if not n.startswith("7")},
         "pest-predicate": {n for n in every if n.endswith("bias")},
@@ -120,7 +156,7 @@ def test_a_state_names_its_method_and_options(
     first, *rest = batches()
     adapter(first)
     adapter.save(tmp_path / "state.safetensors")
-    own = {k: v for k, v in ADAPTERS[name].items() if callable(v)}
+    own = {k: v for k, v in ADAPTERS[name].items() if callable(v) or isinstance(v, Tensor)}
     other = tapr.load(tmp_path / "state.safetensors", model, **own)
     for batch in rest:
         assert torch.equal(adapter(batch), other(batch))

@@ -32,7 +32,7 @@ class Patches(Augmentation):
         size = (height // self.side, width // self.side)
         cut = cut.reshape(count, channels, self.side, size[0], self.side, size[1])
         cut = cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # [B, patches, C, h, w]
-        order = params.to(images.device).view(count, -1, 1, 1, 1).expand(-1, -1, *cut.shape[2:])
+        order = params.to(images.device)[..., None, None, None].expand(-1, -1, *cut.shape[2:])
         cut = cut.gather(1, order).reshape(count, self.side, self.side, channels, *size)
         whole_again = cut.permute(0, 3, 1, 4, 2, 5).reshape(count, channels, height, width)
         return _resized(whole_again, *sides)
