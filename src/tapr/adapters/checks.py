@@ -96,7 +96,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "pseudo_labels": (0, math.inf),
     "diversity": (0, math.inf),
 }
-SHARES = ("confidence", "gate", "pull")  # numbers from 0 to 1
+SHARES = ("confidence", "pull", "upright")  # numbers from 0 to 1
 ABOVE_0 = ("exponent", "temperature")
 OPTIONAL = ("margin", "fisher", "recovery", "noise")  # None: the method decides
 # Option -> smallest whole number it may be.

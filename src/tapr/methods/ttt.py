@@ -21,7 +21,7 @@ class TTT(Learner):
     both heads share: besides `model(images)` it has `model.rotation(images)`, logits [B, 4]. Of
     each image `copies` random crops, perhaps flipped, each rotated by a random quarter turn, drive
     a step by plain SGD; then the image itself is predicted. Images whose rotation the head knows
-    already, by more than `gate`, drive none (1: all of them do).
+    already, by more than `upright`, drive none (1: all of them do).
 
     Defaults are the online form: one step, kept. `slow` is the other one: ten steps, with new
     crops each, from the source model for every batch. The paper's batches have one image; of larger
@@ -40,7 +40,7 @@ class TTT(Learner):
         model: nn.Module,
         *,
         copies: int = 32,
-        gate: float = 1.0,
+        upright: float = 1.0,
         lr: float = 1e-3,
         momentum: float = 0.0,
         statistics: str = "running",
@@ -48,7 +48,7 @@ class TTT(Learner):
         predict: Predict = "after",
         **common: Any,
     ) -> None:
-        check_options({"copies": copies, "gate": gate})
+        check_options({"copies": copies, "upright": upright})
         super().__init__(
             model,
             views=Rotated(copies),
@@ -59,7 +59,7 @@ class TTT(Learner):
             predict=predict,
             **common,
         )
-        self.gate = gate
+        self.upright = upright
 
     def objective(self, outputs: Outputs) -> Loss:
         """The cross-entropy of the rotation head, over the copies of each image."""
@@ -69,17 +69,17 @@ class TTT(Learner):
         value = functional.cross_entropy(said.flatten(0, 1), labels.flatten(), reduction="none")
         value = value.view(said.shape[:2]).mean(0)
         keep = torch.ones_like(value, dtype=torch.bool)
-        if self.gate < 1:
+        if self.upright < 1:
             with torch.no_grad():
                 upright = self.ask(outputs.images).softmax(1)[:, 0]
-            keep = upright <= self.gate
+            keep = upright <= self.upright
         return Loss.mean(value, keep, {"rotation": value})
 
     @property
     def passes(self) -> Passes:
         """The gate looks at every image once a step."""
         once = super().passes
-        return Passes(once.forward + self.schedule.steps * (self.gate < 1), once.backward)
+        return Passes(once.forward + self.schedule.steps * (self.upright < 1), once.backward)
 
     def _run(self, kind: Kind, images: Tensor) -> Tensor:
         """An adapting forward goes to the rotation head."""

@@ -283,7 +283,7 @@ def test_ttt_leaves_out_images_that_it_knows_to_be_upright() -> None:
     model = Turning().eval()
     with torch.no_grad():
         model.turn.bias[0] = 50.0
-    adapter = tapr.adapt(model, "ttt", copies=4, gate=0.9)
+    adapter = tapr.adapt(model, "ttt", copies=4, upright=0.9)
     prediction = adapter.predict(torch.rand(3, 3, 8, 8))
     assert (prediction.steps, prediction.kept, prediction.backward) == (0, 0, 0)
     assert prediction.forward == 3 * adapter.passes.forward == 3 * 6
