@@ -305,3 +305,29 @@ def test_ttt_draws_crops_flips_and_turns() -> None:
     assert (upright == ramp).flatten(1).all(1).any()  # the crop in the middle, not flipped
     assert (upright == ramp.flip(3)).flatten(1).all(1).any()
     assert len({tuple(view) for view in views.flatten(1).tolist()}) > 40
+
+
+@each
+@pytest.mark.parametrize("threshold", [0.0, 0.75, 2.0])
+def test_what_goes_forward_and_backward_is_counted(
+    model: nn.Module, images: Tensor, method: str, threshold: float
+) -> None:
+    """By hooks; images that a method leaves out go back with the others, or do not go at all."""
+    filtered = method in ("eta", "eata", "rdumb", "sar", "deyo")
+    adapter = adapt(model, method, **({"threshold": threshold} if filtered else {}))
+    forward: list[int] = []
+    backward: list[int] = []
+
+    def count(layer: nn.Module, given: Any, logits: Tensor) -> None:
+        forward.append(len(logits))
+        if logits.requires_grad:
+            logits.register_hook(  # type: ignore[no-untyped-call]
+                lambda gradient: backward.append(len(gradient))
+            )
+
+    adapter.model.register_forward_hook(count)
+    prediction = adapter.predict(images)
+    assert (sum(forward), sum(backward)) == (prediction.forward, prediction.backward)
+    assert sum(forward) <= adapter.passes.forward * len(images)
+    assert sum(backward) <= adapter.passes.backward * len(images)
+    assert bool(backward) == bool(prediction.kept)
