@@ -4,7 +4,9 @@ A method is a builder and its presets; a preset is a table of options. The effec
 with the adapter as `adapter.recipe`, into saved states and records.
 """
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from tapr import models
+from tapr import models, names
 from tapr.adapters import Adapter, GradientAdapter, Norm, Schedule, Source
 from tapr.augment import AUGMENTATIONS, Augmentation, AugMix, RandAugment, Views
 from tapr.errors import InputError, StateError, UnknownNameError
@@ -39,6 +41,9 @@ AUGMENTATION_PRESETS: Registry[Mapping[str, Callable[..., Augmentation]]] = Regi
         ),
     },
 )
+
+
+_WORDS = {"true": True, "false": False, "none": None}
 
 
 class Method(NamedTuple):
@@ -82,6 +87,42 @@ def recipe(
     (0.01, 0.001)
     """
     return _table(method, preset, seed, _effective(method, preset, options))
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """The method and the options in a variant, written as `NAME[:key=value]...`.
+
+    >>> parse("pest:augmentation=randaugment:lr=0")
+    ('pest', {'augmentation': 'randaugment', 'lr': 0})
+    >>> parse("module:Class:margin=0.3")
+    ('module:Class', {'margin': 0.3})
+    """
+    parts = names.pieces(text, ":")
+    method = ":".join(part for part in parts if "=" not in part)
+    options: dict[str, Any] = {}
+    for part in (part for part in parts if "=" in part):
+        key, _, written = part.partition("=")
+        if not key.strip() or not written.strip():
+            raise InputError(f"expected a method as NAME[:key=value]..., got {text!r}")
+        options[key.strip()] = value(written.strip())
+    if not method:
+        raise InputError(f"expected a method as NAME[:key=value]..., got {text!r}")
+    return method, options
+
+
+def value(text: str) -> Any:
+    """What a text on the command line stands for: a word, a number, or a table as JSON.
+
+    >>> value("1e-3"), value("none"), value("fog"), value('{"m": 5}')
+    (0.001, None, 'fog', {'m': 5})
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    kinds: tuple[Callable[[str], Any], ...] = (int, float, json.loads)
+    for kind in kinds:
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def load(path: Path | str, model: nn.Module, **again: Any) -> Adapter:

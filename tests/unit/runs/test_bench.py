@@ -111,10 +111,10 @@ def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
         assert [len(batch.predicted) for batch in run.batches] == [10, 10, 4]
         assert sorted(n for batch in run.batches for n in batch.images) == list(range(24))
         methods = {"source": "source", "tent": "tent", "mine": "pest"}
-        assert run.cell["recipe"]["method"] == methods[run.cell["method"]]
+        assert run.cell["recipe"]["method"] == run.method == methods[run.label]
         assert run.cell["recipe"]["seed"] == run.cell["seed"]
         assert {"tapr", "torch", "threads", "commit", "began"} <= run.environment.keys()
-    mine = next(run for run in runs.values() if run.cell["method"] == "mine")
+    mine = next(run for run in runs.values() if run.label == "mine")
     assert mine.cell["recipe"]["lr"] == 1e-4
     assert [(b.forward, b.backward) for b in mine.batches] == [(70, 60), (70, 60), (28, 24)]
     assert [batch.steps for batch in mine.batches] == [2, 2, 2]

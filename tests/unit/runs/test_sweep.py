@@ -253,7 +253,7 @@ def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> 
     _, errors = second.communicate()
     assert (second.returncode, errors) == (
         130,
-        "stopped; the same command goes on where this one stopped\n",
+        "stopped; the same command resumes where this one stopped\n",
     )
 
     third = started("out", 2)
