@@ -28,8 +28,12 @@ _OPTIONS: Mapping[str, dict[str, Any]] = {
 _SETTING = ("data", "images", "protocol", "order", "batch_size", "model", "model_hash")
 
 
-def upgrade_run(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The first line of a run in the present format."""
+def upgrade(kind: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of this kind ("run", "batch" or "end") in the present format."""
+    return {"run": _run, "batch": _batch}.get(kind, dict)(content)
+
+
+def _run(content: Mapping[str, Any]) -> dict[str, Any]:
     old = dict(content["cell"])
     recipe = old.get("recipe") or {}
     label = str(old.get("method", "?"))
@@ -58,8 +62,7 @@ def upgrade_run(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "format": _PRESENT, "cell": cell}
 
 
-def upgrade_batch(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of a batch in the present format."""
+def _batch(content: Mapping[str, Any]) -> dict[str, Any]:
     domain = _domain(str(content.get("domain", "")))
     return {**content, "corruption": domain["corruption"], "severity": domain["severity"]}
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from tapr import older_records
@@ -82,6 +82,29 @@ class _Origin(TypedDict, total=False):
     seed: int | None  # of generated corruptions
 
 
+class _Setting(TypedDict, total=False):
+    data: str | None
+    split: str | None
+    images: int | None
+    protocol: str | None
+    order: str | None
+    batch_size: int | None
+    model: str | None
+    model_hash: str | None
+    severities: list[int]
+    domains: list[str]  # of a stream of several
+    origin: _Origin
+
+
+class _Recipe(TypedDict, total=False):
+    method: str
+    augmentation_options: dict[str, Any] | None
+
+
+for _open in (_Setting, _Recipe):  # further keys are fields of the spec, and options
+    _open.__pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[union-attr]
+
+
 class CellFacts(TypedDict, total=False):
     """What a run's first line says about it."""
 
@@ -92,11 +115,11 @@ class CellFacts(TypedDict, total=False):
     options: dict[str, Any] | None  # those that are not the method's defaults; None: not known
     statistics: str  # whose batch-norm statistics predict
     adapts: bool  # False for the unadapted baseline
-    recipe: dict[str, Any]  # every effective option
+    recipe: _Recipe  # every effective option
     views: str
     seed: int
     device: str
-    setting: dict[str, Any]  # everything that must be equal for numbers to stand in one table
+    setting: _Setting  # everything that must be equal for numbers to stand in one table
     origin: _Origin
     domains: list[_Domain]
     classes: list[str]
@@ -246,11 +269,13 @@ def read(path: Path) -> tuple[RunRecord, list[str]]:
     for number, content in _lines(path, problems):
         try:
             kind = _kind(content)
+            older |= kind == "run" and content.get("format") == older_records.FORMAT
+            if older:
+                content = older_records.upgrade(kind, content)
             if kind == "run":
-                older = content.get("format") == older_records.FORMAT
-                run = _run(path, older_records.upgrade_run(content) if older else content)
+                run = _run(path, content)
             elif kind == "batch":
-                batches.append(_batch(older_records.upgrade_batch(content) if older else content))
+                batches.append(_batch(content))
             else:
                 end = _checked(_END, content)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
