@@ -44,7 +44,7 @@ def _run(content: Mapping[str, Any]) -> dict[str, Any]:
     setting["split"] = old.get("split") or "test"
     setting["origin"] = {key: origin[key] for key in ("dataset", "made")}
     setting["severities"] = sorted({d["severity"] for d in domains if d["severity"]})
-    if old.get("protocol") not in (None, "each"):
+    if len(domains) > 1:
         setting["domains"] = [domain["name"] for domain in domains]
     kept = ("spec", "recipe", "views", "seed", "device", "classes")
     cell = {

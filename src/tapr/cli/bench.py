@@ -109,8 +109,10 @@ def _run(run: Bench, view: BenchView, logger: Logger | None) -> None:
     try:
         with view, logger or nullcontext():
             for cell in run.cells:
-                view.start(cell, run.journal(cell).run)
-                for record in run.run(cell, logger.observer(cell) if logger else None):
+                journal = run.journal(cell)
+                view.start(cell, journal.run)
+                observe = logger.observer(cell) if logger else None
+                for record in run.run(cell, observe, journal):
                     view.batch(cell, record)
                 view.finish(cell)
     except KeyboardInterrupt:

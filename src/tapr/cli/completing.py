@@ -1,5 +1,6 @@
 """The names a shell can complete; completion imports no torch."""
 
+import tomllib
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
@@ -51,6 +52,15 @@ def stems(folder: str, suffix: str) -> Complete:
         return among(stripped)(incomplete)
 
     return found
+
+
+def methods(incomplete: str) -> list[str]:
+    """Complete the last of several methods: names, and the labels of the ready-made specs."""
+    known = dict.fromkeys(names.METHODS)
+    for name in specs(""):
+        text = files("tapr").joinpath("runs", "specs", f"{name}.toml").read_text("utf-8")
+        known |= dict.fromkeys(tomllib.loads(text)["methods"])
+    return several(known)(incomplete)
 
 
 specs = stems("runs/specs", ".toml")

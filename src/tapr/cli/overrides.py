@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import typer
 
 from tapr import names
-from tapr.cli.completing import Complete, among, models, several
+from tapr.cli.completing import Complete, among, methods, models, several
 from tapr.runs import spec as specs
 from tapr.runs.spec import Spec
 
@@ -23,7 +23,7 @@ _COMPLETE: dict[str, Complete] = {
     "protocol": among(names.PROTOCOLS),
     "order": among(names.ORDERS),
     "model": models,
-    "methods": several(names.METHODS),
+    "methods": methods,
 }
 _MOST = 4  # values of a default that a help text lists
 _OPTIONS = typer.Option(

@@ -165,16 +165,20 @@ def _open(side: Side) -> str:
 
 
 def _differing(first: Side, second: Side) -> list[str]:
-    """Every fact, and every option that both have, in which the two differ."""
+    """Every fact of the settings, and every option that both have, in which the two differ."""
     one, two = _facts(first), _facts(second)
-    keys = [key for key in one if key in two and one[key] != two[key]]
-    return [f"{key}: {one[key]} / {two[key]}" for key in keys]
+    recipes = first.system.recipe, second.system.recipe
+    shared = [key for key in recipes[0] if key in recipes[1]]
+    pairs = [(key, one.get(key), two.get(key)) for key in {**one, **two}]
+    pairs += [(key, recipes[0][key], recipes[1][key]) for key in shared]
+    return [f"{key}: {a} / {b}" for key, a, b in pairs if a != b]
 
 
 def _facts(side: Side) -> dict[str, Any]:
+    """The facts of a side's setting, where the images come from in words."""
     origin = side.setting.facts.get("origin")
     words = {"origin": names.origin(**origin)} if origin else {}
-    return {"order": None, **side.setting.facts, **words, **side.system.recipe}
+    return {**side.setting.facts, **words}
 
 
 def verdict(found: Comparison, first: str, second: str) -> list[str]:

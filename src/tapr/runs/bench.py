@@ -155,9 +155,14 @@ class Bench:
         """A fresh adapter of the cell's method."""
         return catalogue.adapt(self.model, **self.spec.methods[cell.label], seed=cell.seed)
 
-    def run(self, cell: Cell, observe: Observe | None = None) -> Iterator[BatchRecord]:
-        """Run a cell from where its file stands; a finished one yields nothing."""
-        journal = self.journal(cell)
+    def run(
+        self, cell: Cell, observe: Observe | None = None, journal: Journal | None = None
+    ) -> Iterator[BatchRecord]:
+        """Run a cell from where its file ends; a finished one yields nothing.
+
+        `journal` is the cell's, when it has been opened already.
+        """
+        journal = journal or self.journal(cell)
         if journal.finished:
             return
         adapter = self.adapter(cell)

@@ -144,7 +144,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _work(pipe: Connection, folder: Path) -> None:
-    """The worker's whole life: cells, one after another, until it is told to end."""
+    """The worker's whole life: cells, one after another, until the parent ends it."""
     process.prepare()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

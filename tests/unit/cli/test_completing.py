@@ -35,6 +35,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
         ("mod", ["models"]),
         ("bench dig", ["digits"]),
         ("bench --methods source,ten", ["source,tent"]),
+        ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
         ("bench --order s", ["shuffled", "sorted"]),
         ("doctor cifar100", ["cifar100-small"]),

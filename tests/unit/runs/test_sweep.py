@@ -213,9 +213,10 @@ def test_parallel_equals_serial_and_what_fails_stops_nothing_else(place: Path) -
 
 
 def started(out: str, jobs: int, **environment: str) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([os.getcwd(), *sys.path])
     return subprocess.Popen(
         [sys.executable, "-m", "tapr.cli", "sweep", "tiny.toml", "--out", out, "--jobs", str(jobs)],
-        env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
+        env={**os.environ, "PYTHONPATH": paths, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
