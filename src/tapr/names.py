@@ -63,7 +63,7 @@ MADE: Mapping[str, str] = {
 }
 
 
-def origin(dataset: str, made: str = "clean", seed: int | None = None) -> str:
+def origin(dataset: str = "unknown data", made: str = "clean", seed: int | None = None) -> str:
     """Where images come from, in words.
 
     >>> origin("cifar10", "generated", 0), origin("cifar10c", "published"), origin("digits")

@@ -12,15 +12,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from tapr import older_records
 from tapr.errors import DataError, expectation
 
 FORMAT = "tapr-run-2"
+Index = Annotated[int, Field(ge=0, lt=2**63)]  # the number of an image, or of a class
 _CORE = ("number", "images", "predicted")  # without these a line says nothing about a batch
 
 
@@ -44,10 +45,10 @@ class BatchRecord:
     domain: str = ""  # e.g. "fog-5"
     corruption: str | None = None  # None for clean images, and when a batch mixes several
     severity: int | None = None
-    images: list[int] = field(default_factory=list)  # [B] their numbers in the data set
-    labels: list[int] | None = None  # [B]
-    predicted: list[int] = field(default_factory=list)  # [B]
-    top: list[list[int]] = field(default_factory=list)  # [B, 5] the likeliest classes, best first
+    images: list[Index] = field(default_factory=list)  # [B] their numbers in the data set
+    labels: list[Index] | None = None  # [B]
+    predicted: list[Index] = field(default_factory=list)  # [B]
+    top: list[list[Index]] = field(default_factory=list)  # [B, 5] the likeliest classes, best first
     probabilities: list[list[float]] = field(default_factory=list)  # [B, 5] of these classes
     log_likelihoods: list[float] | None = None  # [B] of the true classes
     loss: float | None = None
@@ -313,11 +314,10 @@ def _batch(content: Mapping[str, Any]) -> BatchRecord:
         if name not in content:
             raise ValueError(f"expected {name!r}, found none")
     batch: BatchRecord = _BATCH.validate_python(content)
-    sizes = {
-        name: len(values)
-        for name in ("images", "labels", "predicted", "top", "probabilities", "log_likelihoods")
-        if (values := getattr(batch, name))
-    }
+    sizes = {"images": len(batch.images), "predicted": len(batch.predicted)}
+    for name in ("labels", "top", "probabilities", "log_likelihoods"):
+        if values := getattr(batch, name):
+            sizes[name] = len(values)
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{count} {name}" for name, count in sizes.items())
         raise ValueError(f"expected as much of everything as there are images, got {found}")

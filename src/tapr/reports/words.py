@@ -202,7 +202,8 @@ def _environments(runs: Iterable[RunRecord]) -> list[str]:
         values = sorted({str(run.environment[key]) for run in runs if key in run.environment})
         if len(values) > 1:
             found.append(f"These runs come from different {what}: {titles.listed(values)}.")
-    places = {(run.environment.get("machine"), run.environment.get("threads")) for run in runs}
+    keys = ("machine", "threads")
+    places = {tuple(str(run.environment.get(key)) for key in keys) for run in runs}
     if len(places) > 1:
         found.append("Not all runs come from one machine and thread count: compare no speeds.")
     return found

@@ -87,3 +87,10 @@ def test_versions_are_said(make_run: Make) -> None:
     runs[0].environment["torch"] = "2.6.0"  # type: ignore[index]
     text = plain(words.notes(of(runs)))
     assert "different versions of torch: 2.13.0 and 2.6.0." in text
+
+
+def test_a_damaged_environment_is_no_reason_to_fail(make_run: Make) -> None:
+    run = make_run("tent")
+    odd = RunRecord(run.cell, {"machine": ["Linux"], "threads": {}}, run.batches, run.end)
+    text = plain(words.notes(of([odd, make_run("norm")])))
+    assert "Not all runs come from one machine and thread count" in text
