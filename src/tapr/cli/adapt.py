@@ -152,14 +152,14 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
 def _options(given: list[str]) -> dict[str, Any]:
     """What `name=value` pairs say."""
     from tapr.errors import InputError
-    from tapr.runs import spec as specs
+    from tapr.methods import value as read
 
     options: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             raise InputError(f"expected an option as name=value, got {pair!r}")
-        options[name] = specs.value(value)
+        options[name] = read(value)
     return options
 
 

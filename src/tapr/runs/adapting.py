@@ -7,10 +7,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from tapr import methods
 from tapr.datasets import Watcher
 from tapr.errors import DataError, StateError
 from tapr.models.state import fingerprint
-from tapr.runs import catalogue, labels, listing, preprocess
+from tapr.runs import labels, listing, preprocess
 from tapr.runs.device import usable
 from tapr.runs.folder import ENOUGH, Job, Read, Reader
 from tapr.runs.predictions import Predictions
@@ -48,11 +49,11 @@ class Adapting:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        found = catalogue.find_model(request.model, request.architecture).eval()
+        found = methods.find_model(request.model, request.architecture).eval()
         self.said = preprocess.config(found, request.model)
         self.preprocessing = preprocess.preprocessing({**self.said, **request.settings})
         model = preprocess.normalized(found, self.preprocessing).to(usable(request.device))
-        adapter = catalogue.adapt(model, request.method, seed=request.seed, **request.options)
+        adapter = methods.adapt(model, request.method, seed=request.seed, **request.options)
         if request.load_state is not None:
             adapter.load(request.load_state)
         names = labels.class_names(request.labels, self.said)
