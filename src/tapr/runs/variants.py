@@ -85,28 +85,39 @@ def _augmentation_options(table: Table) -> set[str]:
 
 
 def with_options(methods: Mapping[str, Table], assignments: Sequence[str]) -> dict[str, Table]:
-    """The methods with the options that `LABEL.key=value` and `key=value` texts change."""
+    """The methods with the options that `NAME.key=value` and `key=value` texts change.
+
+    A name is a label, or else that of a method: all variants of it are changed.
+    """
     from tapr.methods import value as read
 
     changed = dict(methods)
     for text in assignments:
-        labels = [label for label in methods if text.startswith(f"{label}.")]
-        label = max(labels, key=len, default=None)
+        named = _named(methods)
+        label = max((name for name in named if text.startswith(f"{name}.")), key=len, default=None)
         key, _, written = text.removeprefix(f"{label}." if label else "").partition("=")
         if not key.strip() or not written.strip():
-            raise InputError(f"expected --option LABEL.key=value or key=value, got {text!r}")
+            raise InputError(f"expected --option NAME.key=value or key=value, got {text!r}")
         unknown, dot, _ = key.rpartition(".")
         if dot:
-            raise UnknownNameError(f"unknown method {unknown!r}; {suggest(unknown, methods)}")
+            raise UnknownNameError(f"unknown method {unknown!r}; {suggest(unknown, named)}")
         value = read(written.strip())
         found = {
             each: made
-            for each in ([label] if label else methods)
+            for each in (named[label] if label else methods)
             if (made := with_option(changed[each], key.strip(), value)) is not None
         }
         if not found:
             whose = f"method {label!r}" if label else "these methods"
-            known = known_options([methods[label]] if label else methods.values())
+            known = known_options(methods[each] for each in (named[label] if label else methods))
             raise UnknownNameError(f"unknown option {key!r} of {whose}; {suggest(key, known)}")
         changed.update(found)
     return changed
+
+
+def _named(methods: Mapping[str, Table]) -> dict[str, list[str]]:
+    """The labels that a name stands for: itself, or all variants of a method."""
+    found: dict[str, list[str]] = {}
+    for label, table in methods.items():
+        found.setdefault(table["method"], []).append(label)
+    return found | {label: [label] for label in methods}

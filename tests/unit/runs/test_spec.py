@@ -8,7 +8,7 @@ from pydantic import Field
 
 import tapr
 from tapr.runs import spec as specs
-from tapr.runs import sweep
+from tapr.runs import sweep, variants
 from tapr.runs.spec import Spec
 
 VALUES = {"name": "tiny", "data": "digits", "corruptions": [], "model": "digits-small"}
@@ -128,9 +128,9 @@ def test_options_reach_labels_with_dots_and_equals_signs() -> None:
         ("stesp=1", "unknown option 'stesp' of these methods; did you mean 'steps'"),
         ("tet.lr=1", "unknown method 'tet'; did you mean 'tent'"),
         ("source.lr=1", "unknown option 'lr' of method 'source'"),
-        ("lr", "expected --option LABEL.key=value or key=value, got 'lr'"),
-        ("tent.lr=", "expected --option LABEL.key=value"),
-        ("=1", "expected --option LABEL.key=value"),
+        ("lr", "expected --option NAME.key=value or key=value, got 'lr'"),
+        ("tent.lr=", "expected --option NAME.key=value"),
+        ("=1", "expected --option NAME.key=value"),
         ("tent.seed=1", "unknown option 'seed' of method 'tent'"),
         ("tent.lr=fast", "expected lr of at least 0 and below inf, got 'fast'"),
     ],
@@ -179,3 +179,18 @@ def test_a_new_field_is_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_every_field_is_described_or_not_a_flag() -> None:
     for name, field in Spec.model_fields.items():
         assert bool(field.description) == (specs.role(name).flags != ()), name
+
+
+def test_an_option_of_a_method_changes_all_its_variants() -> None:
+    given = {"steady": {"method": "pest", "lr": 0.0}, "pest": {}, "tent": {}}
+    made = variants.with_options(variants.tables(given), ["pest.steps=2"])
+    assert {label: table.get("steps") for label, table in made.items()} == {
+        "steady": None,  # the label `pest` is meant, which comes first
+        "pest": 2,
+        "tent": None,
+    }
+    made = variants.with_options(variants.tables({"a": {"method": "pest"}, **given}), ["a.steps=2"])
+    assert made["a"]["steps"] == 2
+    del given["pest"]
+    made = variants.with_options(variants.tables(given), ["pest.steps=2"])
+    assert made["steady"]["steps"] == 2
