@@ -132,6 +132,7 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
     from tapr.cli.adapt_views import text
+    from tapr.cli.ending import stopped
     from tapr.cli.progress import watching
     from tapr.datasets.base import Logged
     from tapr.runs.adapting import Adapting
@@ -140,13 +141,13 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
         with nullcontext(Logged()) if quiet else watching("adapting") as watch:
             summary = Adapting(request).run(watch)
     except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on where this one stopped", err=True)
-        raise typer.Exit(130) from None
+        raise stopped() from None
     if as_json and not quiet:
-        typer.echo(json.dumps({"predictions": str(request.out), **asdict(summary)}))
+        content = {"predictions": str(request.out), **asdict(summary)}
+        typer.echo(json.dumps(content, allow_nan=False))
     elif not quiet:
         typer.echo(text(summary))
-        typer.echo(f"\npredictions: {request.out}")
+        typer.echo(b"\npredictions: " + bytes(request.out))  # a path may be more than UTF-8 has
 
 
 def _options(given: list[str]) -> dict[str, Any]:
