@@ -12,13 +12,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 VARIABLE = "TAPR_ALLOCATOR"  # "default" keeps the command from calling `keep_memory`
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 STOPPING = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], object]
 SAME_REQUEST = 0.2  # seconds: `timeout` sends SIGTERM to the process and again to its group
 
 
@@ -27,71 +29,63 @@ class Terminated(KeyboardInterrupt):
 
 
 class Listener:
-    """The signals that have asked this process to stop."""
+    """The signals that have asked this process to stop: the first unwinds, the second ends it."""
 
     def __init__(self) -> None:
         self.first: int | None = None  # the signal that came first
         self._when = 0.0
-        self._blocks = 0  # of `Uninterrupted` that are being run
-        self._waiting = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Unwind at the first signal, end at the second."""
+        """Raise Terminated or KeyboardInterrupt once."""
+        if self.note(number):
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    def note(self, number: int, frame: FrameType | None = None) -> bool:
+        """Remember the first signal, and end the process at the second; was it the first?"""
         now = time.monotonic()
         if self.first is None:
             self.first, self._when = number, now
-            self._waiting = True
-            self.unwind()
-        elif now - self._when > SAME_REQUEST:
+            return True
+        if now - self._when > SAME_REQUEST:
             os._exit(128 + number)
-
-    def hold(self, change: int) -> None:
-        """Enter (1) or leave (-1) a block that a signal must not tear."""
-        self._blocks += change
-
-    def unwind(self) -> None:
-        """Raise what the first signal stands for, unless a block is being run or it was raised."""
-        if self._waiting and not self._blocks:
-            self._waiting = False
-            raise Terminated if self.first == signal.SIGTERM else KeyboardInterrupt
-
-
-_listener: Listener | None = None
+        return False
 
 
 @contextmanager
 def listening() -> Iterator[Listener]:
-    """Handle SIGINT and SIGTERM within the block; a signal that is ignored stays ignored."""
-    global _listener
-    outer, listener = _listener, Listener()
-    before = {}
-    if threading.current_thread() is threading.main_thread():  # no other may set handlers
-        _listener = listener
-        for number in STOPPING:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, listener.handle)
+    """Let SIGINT and SIGTERM unwind the block, so that what is under way can be saved."""
+    listener = Listener()
+    before = _handle_with(listener.handle)
     try:
         yield listener
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        _listener = outer
+        _put_back(before)
 
 
 class Uninterrupted:
-    """A short block, e.g. of writing, in which a signal waits for the end of the block."""
+    """A short block, e.g. of writing, in which SIGINT and SIGTERM wait for the end of the block."""
 
     def __enter__(self) -> None:
-        main = threading.current_thread() is threading.main_thread()
-        self._listener = _listener if main else None
-        if self._listener is not None:
-            self._listener.hold(1)
+        self._listener = Listener()
+        self._before = _handle_with(self._listener.note)
 
     def __exit__(self, *error: object) -> None:
-        if self._listener is not None:
-            self._listener.hold(-1)
-            if error[0] is None:
-                self._listener.unwind()
+        _put_back(self._before)
+        if self._listener.first is not None and error[0] is None:
+            signal.raise_signal(self._listener.first)
+
+
+def _handle_with(handler: Handler) -> dict[int, Any]:
+    """Handle the signals that are not ignored; return what handled them before."""
+    if threading.current_thread() is not threading.main_thread():  # no other may set handlers
+        return {}
+    heard = [n for n in STOPPING if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    return {number: signal.signal(number, handler) for number in heard}
+
+
+def _put_back(before: dict[int, Any]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def keep_memory() -> bool:
