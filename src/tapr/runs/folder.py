@@ -80,6 +80,8 @@ class Reader:
             return self.preprocessing.read(path)
         except DataError as error:
             return error
+        except MemoryError:
+            return DataError("the file does not fit into memory")
         except (OSError, ValueError) as error:  # no such file; a NUL in its name
             return DataError(getattr(error, "strerror", None) or str(error))
 
@@ -131,7 +133,7 @@ class Job:
             raise DataError(
                 f"none of the first {len(batch.names)} images can be read: {name}: {why}"
             )
-        images = batch.images.to(self.device)
+        images, notes = self._classified(batch.images.to(self.device))
         findings = check(self.model, images, method, **options).findings
         for level, text in findings:
             if level == "problem":
@@ -139,8 +141,19 @@ class Job:
         logits = self._source(images)
         check_count(self.names, logits.shape[1])
         self.truth.check(logits.shape[1])
-        notes = [text for level, text in findings if level == "note"]
+        notes += [text for level, text in findings if level == "note"]
         return notes + self._suspicions(logits), logits.shape[1]
+
+    def _classified(self, images: Tensor) -> tuple[Tensor, list[str]]:
+        """The images that the unadapted model has finite logits for, and a note on the others."""
+        try:
+            finite = self._source(images).isfinite().all(1)
+        except Exception:  # the check, which tries all of them again, says why
+            return images, []
+        bad = len(images) - int(finite.sum())
+        if bad in (0, len(images)):
+            return images, []
+        return images[finite], [f"{bad} of the first {len(images)} images have no finite logits"]
 
     def _suspicions(self, logits: Tensor) -> list[str]:
         first, *others = set(logits.argmax(1).tolist())

@@ -79,15 +79,12 @@ class Store:
 
         Without such a state the file is emptied and the adapter left as it is.
         """
-        content = self.file.read_bytes() if self.file.exists() else b""
-        for length, path in sorted(self._states(), reverse=True):
-            if length <= len(content) and content[:length].endswith(b"\n"):
-                adapter.load(path)
-                break
-        else:
-            length = 0
+        fitting = [found for found in self._states() if self._has_line_until(found[0])]
+        length, state = max(fitting, default=(0, None))
+        if state is not None:
+            adapter.load(state)
         try:
-            if length < len(content):
+            if self.file.exists():
                 os.truncate(self.file, length)
         except OSError as error:
             raise DataError(f"cannot write {self.file}: {error.strerror or error}") from error
@@ -124,6 +121,14 @@ class Store:
                 path.unlink(missing_ok=True)
         for _, path in self._named(rf"\.{re.escape(self._prefix)}\d+\.state\..*\.part"):
             path.unlink(missing_ok=True)
+
+    def _has_line_until(self, length: int) -> bool:
+        """Is the file that long at least, and does a line end there?"""
+        if length < 1 or not self.file.exists():
+            return False
+        with self.file.open("rb") as file:
+            file.seek(length - 1)
+            return file.read(1) == b"\n"
 
     def _write(self, data: bytes) -> int:
         try:
