@@ -1,12 +1,12 @@
 """How the command ends: an exit code, and at most one sentence on stderr in the same form.
 
-| exit code | why                                                                              |
-|-----------|----------------------------------------------------------------------------------|
-| 0         | all went well                                                                    |
-| 1         | `tapr: error: ...`, or a check said no                                           |
-| 2         | the command line itself is wrong                                                 |
-| 130       | Ctrl-C (SIGINT): what was under way is saved; a second one ends the process at once |
-| 143       | SIGTERM, handled like Ctrl-C                                                     |
+| exit code | why                                                                             |
+|-----------|---------------------------------------------------------------------------------|
+| 0         | all went well                                                                   |
+| 1         | `tapr: error: ...`, or a check said no                                          |
+| 2         | the command line itself is wrong                                                |
+| 130       | Ctrl-C (SIGINT): what is under way is saved; a second one ends at once, unsaved |
+| 143       | SIGTERM, handled like Ctrl-C                                                    |
 """
 
 import os

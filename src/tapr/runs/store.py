@@ -115,11 +115,11 @@ class Store:
             raise
 
     def forget(self, but: int | None = None) -> None:
-        """Remove the saved states, except the one of a length, and what a kill left of others."""
+        """Remove the saved states, except the one of a length, and files that a kill left half."""
         for length, path in self._states():
             if length != but:
                 path.unlink(missing_ok=True)
-        for _, path in self._named(rf"\.{re.escape(self._prefix)}\d+\.state\..*\.part"):
+        for _, path in self._named(rf"\.{re.escape(self._prefix)}.*\.part"):
             path.unlink(missing_ok=True)
 
     def _has_line_until(self, length: int) -> bool:
