@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,21 +99,18 @@ def view_of(cells: Sequence[Cell], as_json: bool, quiet: bool) -> BenchView:
     return LiveTable(cells) if sys.stdout.isatty() else Lines(cells)
 
 
-def stopped() -> typer.Exit:
-    """Say after Ctrl-C how to resume, and return the exit code."""
-    typer.echo("stopped; the same command resumes where this one stopped", err=True)
-    return typer.Exit(130)
-
-
 def _run(run: Bench, view: BenchView, logger: Logger | None) -> None:
+    from tapr.cli.ending import stopped
+
     try:
         with view, logger or nullcontext():
             for cell in run.cells:
                 journal = run.journal(cell)
                 view.start(cell, journal.run)
                 observe = logger.observer(cell) if logger else None
-                for record in run.run(cell, observe, journal):
-                    view.batch(cell, record)
+                with closing(run.run(cell, observe, journal)) as batches:  # saved if interrupted
+                    for record in batches:
+                        view.batch(cell, record)
                 view.finish(cell)
     except KeyboardInterrupt:
         raise stopped() from None

@@ -150,7 +150,7 @@ def _default_jobs(tasks: Sequence[Task]) -> int:
 
 def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: BenchView) -> None:
     """Run what is not finished, and show all; what failed is named at the end."""
-    from tapr.cli.bench import stopped
+    from tapr.cli.ending import stopped
     from tapr.errors import TaprError
     from tapr.records import BatchRecord
     from tapr.runs.parallel import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -127,7 +127,7 @@ class Bench:
 
     def run(
         self, cell: Cell, observe: Observe | None = None, journal: Journal | None = None
-    ) -> Iterator[BatchRecord]:
+    ) -> Generator[BatchRecord, None, None]:
         """Run a cell from where its file ends; a finished one yields nothing.
 
         `journal` is the cell's, when it has been opened already.
