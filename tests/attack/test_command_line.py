@@ -386,7 +386,8 @@ class Interrupting:
     """Raises KeyboardInterrupt at the n-th line of our code that is run, as a signal would."""
 
     FILES = (
-        *("adapters/base.py", "streams/stream.py", "runs/store.py", "runs/evaluate.py"),
+        *("adapters/adapter.py", "adapters/guard.py", "adapters/moving.py", "streams/stream.py"),
+        *("runs/store.py", "runs/evaluate.py"),
         *("runs/adapting.py", "runs/folder.py", "runs/predictions.py", "test_command_line.py"),
     )
 
