@@ -27,7 +27,7 @@ METHODS: Mapping[str, str] = {
     "t3a": "tapr.methods.t3a:T3A",
 }
 
-AUGMENTATIONS = ("augmix", "identity", "randaugment")
+AUGMENTATIONS = ("augmix", "identity", "katana", "randaugment")
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
 ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
 
