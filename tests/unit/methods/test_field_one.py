@@ -337,7 +337,7 @@ def test_what_goes_forward_and_backward_is_counted(
 def test_one_image_left_of_a_batch_is_defined_where_batch_norm_has_no_pixels(method: str) -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)).eval()
     with torch.no_grad():
-        net[3].weight.mul_(3)
+        net.get_parameter("3.weight").mul_(3)
     images = torch.rand(2, 3, 2, 2, generator=torch.Generator().manual_seed(4))
     options = {"threshold": 0.9, "drop": -2.0} if method == "deyo" else {}
     assert adapt(net, method, **options)(images).isfinite().all()
