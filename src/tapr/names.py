@@ -11,6 +11,7 @@ METHODS: Mapping[str, str] = {
     "lame": "tapr.methods.lame:LAME",
     "note": "tapr.methods.note:NOTE",
     "rotta": "tapr.methods.rotta:RoTTA",
+    "memo": "tapr.methods.memo:MEMO",
     "cotta": "tapr.methods.cotta:CoTTA",
     "t3a": "tapr.methods.t3a:T3A",
 }

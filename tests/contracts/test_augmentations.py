@@ -17,9 +17,11 @@ from tapr.augment import (
     AUGMENTATIONS,
     Augmentation,
     AugMix,
+    Crop,
     Identity,
     Katana,
     RandAugment,
+    ResizedCrop,
     Views,
 )
 from tapr.augment.grouped import NAMES
@@ -34,6 +36,9 @@ COMPOSED: dict[str, Make] = {
     "randaugment-strong": lambda: RandAugment(n=2, m=30, ops="released"),
     "augmix": AugMix,
     "augmix-released": AugMix.released,
+    "augmix-grey": lambda: AugMix(severity=5, width=2, grey=True),
+    "crop": Crop,
+    "resized-crop": ResizedCrop,
     "katana": Katana,
     "katana-batchwide": lambda: Katana(batchwide=True),
     "katana-reflect": lambda: Katana(padding="reflect", blur=False, noise=False),

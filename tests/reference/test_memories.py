@@ -34,7 +34,7 @@ class Darker(Augmentation):
 
 @pytest.fixture
 def net(make_model: Callable[..., nn.Sequential]) -> Any:
-    model = make_model().double()
+    model: Any = make_model().double()
     with torch.no_grad():
         model(batches(50)[0])
         model[1].running_mean.fill_(0.1)
