@@ -12,6 +12,8 @@ METHODS: Mapping[str, str] = {
     "note": "tapr.methods.note:NOTE",
     "rotta": "tapr.methods.rotta:RoTTA",
     "memo": "tapr.methods.memo:MEMO",
+    "rmt": "tapr.methods.rmt:RMT",
+    "adacontrast": "tapr.methods.adacontrast:AdaContrast",
     "cotta": "tapr.methods.cotta:CoTTA",
     "t3a": "tapr.methods.t3a:T3A",
 }

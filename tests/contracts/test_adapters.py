@@ -14,6 +14,10 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
+SOURCE = {
+    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2)),
+    "source_labels": torch.arange(12) % 5,
+}
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
     "norm": {},
@@ -56,6 +60,11 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "memo-imagenet": {"preset": "imagenet", "views": 2},
     "memo-adamw": {"preset": "adamw", "views": 2, "lr": 0.01},
     "memo-benchmark": {"preset": "benchmark", "views": 2},
+    "rmt": {"lr": 0.01},
+    "rmt-source": {**SOURCE, "warm_up": 20, "warm_up_batch": 6},
+    "rmt-means": {"preset": "released", "class_means": torch.eye(5, 32)},
+    "adacontrast": {"remembered": 30, "plain_first": 8, "neighbours": 3, "lr": 0.01},
+    "adacontrast-empty": {"queue_start": "empty", "remembered": 6, "lr": 0.01},
     "note": {"capacity": 6, "every": 4, "lr": 0.01},
     "note-released": {"preset": "released", "capacity": 8, "every": 5},
     "note-iid": {"preset": "iid", "capacity": 5, "every": 6},
@@ -108,6 +117,8 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "rotta": {"1.weight", "1.bias"},
         "note": {"1.weight", "1.bias"},
         "memo": set(),
+        "rmt": every,
+        "adacontrast": every,
         "lame": set(),
         "t3a": set(),
         "pest": every,
@@ -126,7 +137,7 @@ def test_a_state_names_its_method_and_options(
     first, *rest = batches()
     adapter(first)
     adapter.save(tmp_path / "state.safetensors")
-    own = {k: v for k, v in ADAPTERS[name].items() if callable(v)}
+    own = {k: v for k, v in ADAPTERS[name].items() if callable(v) or isinstance(v, Tensor)}
     other = tapr.load(tmp_path / "state.safetensors", model, **own)
     for batch in rest:
         assert torch.equal(adapter(batch), other(batch))

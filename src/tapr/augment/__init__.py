@@ -7,6 +7,7 @@ from tapr.augment.augmix import AugMix, AugMixParams
 from tapr.augment.base import Augmentation, Identity, Views
 from tapr.augment.crops import Chain, Crop, CropParams, ResizedCrop
 from tapr.augment.katana import Katana, KatanaParams
+from tapr.augment.moco import MoCo, MoCoParams
 from tapr.augment.randaugment import RandAugment, RandAugmentParams
 from tapr.registry import Registry
 
@@ -14,7 +15,7 @@ AUGMENTATIONS: Registry[Callable[..., Augmentation]] = Registry(
     "augmentation",
     {
         **{"augmix": AugMix, "crop": Crop, "identity": Identity, "katana": Katana},
-        **{"randaugment": RandAugment, "resized-crop": ResizedCrop},
+        **{"moco": MoCo, "randaugment": RandAugment, "resized-crop": ResizedCrop},
     },
 )
 
@@ -29,6 +30,8 @@ __all__ = [
     "Identity",
     "Katana",
     "KatanaParams",
+    "MoCo",
+    "MoCoParams",
     "RandAugment",
     "RandAugmentParams",
     "ResizedCrop",
