@@ -29,6 +29,7 @@ from tapr.types import Prediction
 
 log = logging.getLogger("tapr")
 Observer = Callable[[Prediction], object]
+UNKNOWN = -1  # batches, while a failed one is rolled back
 
 
 class Needs(NamedTuple):
@@ -80,6 +81,7 @@ class Adapter(nn.Module, ABC):
         self.generator = rng.generator(seed, "views")
         self.guard = Guard()
         self.recipe: Mapping[str, object] = {}
+        self.batches = 0  # predicted so far, whatever was reset or loaded since
         self._source: Moment | None = None
         self._source_hash: str | None = None
         self._writes: bool | None = None  # does the model write into its input? not known yet
@@ -300,11 +302,15 @@ class Adapter(nn.Module, ABC):
         self.guard.begin(self)
         self._counts = [0, 0]
         began = time.perf_counter()
+        batches = self.batches
         try:
             prediction = self.adapt(images) if len(images) else self._nothing(images)
+            self.batches = batches + 1
         except BaseException:
             assert self.guard.start is not None
+            self.batches = UNKNOWN
             self.put_back(self.guard.start)
+            self.batches = batches
             raise
         forward, backward = self._counts
         return prediction._replace(
