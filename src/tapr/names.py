@@ -10,6 +10,16 @@ METHODS: Mapping[str, str] = {
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",
     "pest": "tapr.methods.pest:PEST",
+    "eta": "tapr.methods.eta:ETA",
+    "eata": "tapr.methods.eata:EATA",
+    "sar": "tapr.methods.sar:SAR",
+    "roid": "tapr.methods.roid:ROID",
+    "cmf": "tapr.methods.cmf:CMF",
+    "deyo": "tapr.methods.deyo:DeYO",
+    "rpl": "tapr.methods.rpl:RPL",
+    "shot": "tapr.methods.shot:SHOT",
+    "rdumb": "tapr.methods.rdumb:RDumb",
+    "ttt": "tapr.methods.ttt:TTT",
     "lame": "tapr.methods.lame:LAME",
     "note": "tapr.methods.note:NOTE",
     "rotta": "tapr.methods.rotta:RoTTA",
@@ -20,7 +30,10 @@ METHODS: Mapping[str, str] = {
     "t3a": "tapr.methods.t3a:T3A",
 }
 
-AUGMENTATIONS = ("augmix", "identity", "randaugment")
+AUGMENTATIONS = (
+    *("augmix", "crop", "identity", "katana"),
+    *("moco", "randaugment", "resized-crop"),
+)
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
 ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
 

@@ -142,12 +142,17 @@ def test_cotta_with_a_frozen_teacher_and_no_restore_learns_from_the_source(net: 
         close(adapter(images), deepcopy(net).train()(images).detach())
 
 
+@pytest.mark.parametrize(
+    ("classes", "certainty"), [(10, 0.92), (12, 0.92), (100, 0.72), (700, 0.1)]
+)
 def test_the_published_certainties_go_by_the_number_of_classes(
-    make_model: Callable[..., nn.Sequential],
+    make_model: Callable[..., nn.Sequential], classes: int, certainty: float
 ) -> None:
-    for classes, expected in ((10, 0.92), (12, 0.92), (100, 0.72), (1000, 0.1)):
-        adapter: Any = tapr.adapt(make_model(classes=classes), "cotta")
-        assert adapter._limit(classes) == expected
+    (images,) = batches(7)
+    options: dict[str, Any] = {"augmentation": Darker(), "views": 2}
+    model = make_model(classes=classes).double()
+    expected = tapr.adapt(model, "cotta", **options, certainty=certainty)(images)
+    assert torch.equal(tapr.adapt(model, "cotta", **options)(images), expected)
 
 
 class WrittenOutRMT:

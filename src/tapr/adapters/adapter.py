@@ -376,6 +376,12 @@ def _check_model(model: nn.Module, needs: Needs) -> None:
         )
     if needs.features:
         head.linear(model)
+    if needs.rotation_head and not callable(getattr(model, "rotation", None)):
+        raise ModelError(
+            f"expected a model with a rotation head, {needs.rotation_head}, as a method"
+            " rotation(images) that returns logits [B, 4], and found none; the other methods do"
+            " without"
+        )
 
 
 def _copy(model: nn.Module) -> nn.Module:

@@ -24,15 +24,33 @@ class Correction(nn.Module, ABC):
 
 
 class Prior(Correction):
-    """Multiplies the logits by the batch's smoothed mean prediction (ROID's prior correction)."""
+    """Multiplies the logits by the batch's smoothed mean prediction (ROID's released code)."""
 
     def forward(self, outputs: Outputs) -> Tensor:
         """The logits of classes that the batch has more of gain, those of the others lose."""
-        logits = outputs.logits[0]
-        images, classes = logits.shape
-        mean = logits.softmax(1).mean(0)
-        smooth = max(1 / images, 1 / classes) / mean.max()
-        return logits * (mean + smooth) / (1 + smooth * classes)
+        return outputs.logits[0] * _frequencies(outputs.logits[0])
+
+
+class ProbabilityPrior(Correction):
+    """Multiplies the probabilities by the batch's smoothed mean prediction (ROID's paper)."""
+
+    def forward(self, outputs: Outputs) -> Tensor:
+        """Log-probabilities, up to a constant."""
+        return outputs.logits[0].log_softmax(1) + _frequencies(outputs.logits[0]).log()
+
+
+def _frequencies(logits: Tensor) -> Tensor:
+    """How often the batch has each class, smoothed the more, the smaller the batch, [K]."""
+    images, classes = logits.shape
+    mean = logits.softmax(1).mean(0)
+    smooth = max(1 / images, 1 / classes) / mean.max()
+    return (mean + smooth) / (1 + smooth * classes)
+
+
+PRIORS: Registry[Callable[[], Correction | None]] = Registry(
+    "prior correction",
+    {"probabilities": ProbabilityPrior, "logits": Prior, "none": lambda: None},
+)
 
 
 class Taught(Correction):

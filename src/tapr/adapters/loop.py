@@ -39,6 +39,7 @@ class Loop(Adapter):
     """
 
     objective: Callable[[Outputs], Loss]
+    classes = 0  # of the model; known from the first adapting forward on
 
     def __init__(
         self,
@@ -113,11 +114,14 @@ class Loop(Adapter):
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
+            backward = self._counts[1]
             outputs = self._outputs(views, lesson, teacher)
             loss = self.objective(outputs)
             said.append((outputs, loss))
             if loss.keep.any():
                 self._backward(loss.total)
+            else:
+                self._counts[1] = backward  # nothing goes back
             return loss.total
 
         with self._timed("learning"):
@@ -209,6 +213,7 @@ class Loop(Adapter):
                 self._run("feeding", views[:images])
         with self.norms.adapting(count):
             logits, features = self._forward("adapting", views, count)
+        self.classes = logits.shape[-1]
         return Outputs(logits, lesson.images, features, self._layer, teacher, lesson.weights)
 
     def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:

@@ -14,7 +14,12 @@ from tapr.augment import Augmentation
 from tapr.errors import InputError
 from tapr.methods import augmentations
 from tapr.models.statistics import Statistics
-from tapr.objectives import cross_entropy, log_probabilities
+from tapr.objectives import (
+    cross_entropy,
+    for_classes,
+    log_probabilities,
+    symmetric_cross_entropy,
+)
 from tapr.registry import Registry
 from tapr.types import Loss, Outputs
 
@@ -102,7 +107,7 @@ class CoTTA(Learner):
         confidence = source.softmax(1).amax(1)
         if self.gate == "batch":
             confidence = confidence.mean().expand(len(images))
-        unsure = confidence < self._limit(source.shape[1])
+        unsure = confidence < for_classes(CERTAINTIES, source.shape[1], self.certainty)
         plain = self.teacher.logits(images, self) if not unsure.all() else source
         if not unsure.any():
             return plain
@@ -111,10 +116,8 @@ class CoTTA(Learner):
     def objective(self, outputs: Outputs) -> Loss:
         """The cross-entropy of the student to the teacher."""
         assert outputs.teacher is not None
-        student = outputs.logits[0]
-        value = cross_entropy(outputs.teacher, student)
-        if self.symmetric:
-            value = (value + cross_entropy(student, outputs.teacher)) / 2
+        apart = symmetric_cross_entropy if self.symmetric else cross_entropy
+        value = apart(outputs.teacher, outputs.logits[0])
         return Loss.mean(value, terms={"teacher": value})
 
     def _over_views(self, images: Tensor) -> Tensor:
@@ -127,11 +130,6 @@ class CoTTA(Learner):
             return torch.stack(said).mean(0)
         together = log_probabilities(torch.stack(said)).logsumexp(0) - math.log(len(said))
         return together.to(said[0].dtype)
-
-    def _limit(self, classes: int) -> float:
-        if self.certainty is not None:
-            return self.certainty
-        return CERTAINTIES[min(CERTAINTIES, key=lambda known: abs(math.log(known / classes)))]
 
     @property
     def passes(self) -> Passes:

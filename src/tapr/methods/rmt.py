@@ -18,7 +18,7 @@ from tapr.errors import InputError
 from tapr.methods import augmentations
 from tapr.models import head as heads
 from tapr.models.statistics import Statistics, own
-from tapr.objectives import cross_entropy
+from tapr.objectives import symmetric_cross_entropy
 from tapr.types import Loss, Outputs
 
 WIDTH = 128  # of the projector
@@ -99,7 +99,7 @@ class RMT(Learner):
         assert outputs.features is not None
         student = outputs.logits[:2]
         teacher = outputs.teacher.expand_as(student)
-        taught = _symmetric(student, teacher).mean(0)
+        taught = symmetric_cross_entropy(student, teacher).mean(0)
         contrast = self.contrast * self._contrast(outputs.features)
         terms = {"teacher": taught, "contrast": contrast}
         if self.replay:
@@ -153,7 +153,7 @@ class RMT(Learner):
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * number / len(batches)
             said = self.ask(images)
-            loss = _symmetric(said, self.teacher.logits(images, self)).mean()
+            loss = symmetric_cross_entropy(said, self.teacher.logits(images, self)).mean()
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -202,10 +202,6 @@ class RMT(Learner):
         forward, backward = super().passes
         replayed = self.schedule.steps * bool(self.replay)
         return Passes(forward + replayed, backward + replayed * (not self.still))
-
-
-def _symmetric(logits: Tensor, teacher: Tensor) -> Tensor:
-    return (cross_entropy(teacher, logits) + cross_entropy(logits, teacher)) / 2
 
 
 def _projector(layer: nn.Linear, generator: torch.Generator) -> nn.Sequential:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from tapr import models, names
@@ -180,6 +181,15 @@ class About(NamedTuple):
     presets: Mapping[str, Options]
 
 
+class _Tiny(nn.Sequential):
+    """A model with all that a method may need."""
+
+    def rotation(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits [B, 4], twice as many as there are classes."""
+        logits: torch.Tensor = self(images)
+        return logits.repeat(1, 2)
+
+
 def about(method: str) -> About:
     """What a method is, costs and needs.
 
@@ -187,10 +197,11 @@ def about(method: str) -> About:
     Passes(forward=1, backward=1)
     """
     kind = own.method(method)
-    tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
+    tiny = _Tiny(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     title = kind.title or kind.__name__
-    passes = adapt(tiny, method).passes
+    needed: dict[str, Any] = {"source_images": torch.zeros(2, 3, 3, 3)}
+    passes = adapt(tiny, method, **(needed if kind.needs.source_images else {})).passes
     return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
 
 

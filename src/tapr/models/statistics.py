@@ -10,6 +10,7 @@ statistics each of them meets:
 | `batch`      | the forward's own           | the forward's own                                  |
 | `running`    | own; moves the stored ones by `momentum` | the stored ones                       |
 | `cumulative` | own; the stored ones are the mean over all such forwards | the stored ones       |
+| `apart`      | the forward's own           | the stored ones, never moved                       |
 | `blend`      | the forward's own           | (prior x stored + n x own) / (prior + n), n images |
 | `share`      | `share` of the stored ones, the rest own | the same                              |
 | `window`     | `share` of the stored ones, the rest the stream's | the same                     |
@@ -162,6 +163,10 @@ class _Cumulative(Policy):
 
     def feeding(self, views: int = 1) -> Forward:
         return _mode(self.layers, training=True, momentum=None)  # torch's own cumulative mean
+
+
+class _Apart(Policy):
+    predicts_apart = True
 
 
 class _Blend(Policy):
@@ -348,6 +353,7 @@ POLICIES: Registry[type[Policy]] = Registry(
         "batch": _Batch,
         "running": _Running,
         "cumulative": _Cumulative,
+        "apart": _Apart,
         "blend": _Blend,
         "share": _Share,
         "window": _Window,
