@@ -100,8 +100,9 @@ class RMT(Learner):
         student = outputs.logits[:2]
         teacher = outputs.teacher.expand_as(student)
         taught = symmetric_cross_entropy(student, teacher).mean(0)
-        contrast = self.contrast * self._contrast(outputs.features)
-        terms = {"teacher": taught, "contrast": contrast}
+        terms = {"teacher": taught}
+        if self.contrast:
+            terms["contrast"] = self.contrast * self._contrast(outputs.features)
         if self.replay:
             images, labels = self._sources(len(taught))
             said = self.ask(images)
