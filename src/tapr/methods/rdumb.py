@@ -25,7 +25,7 @@ class RDumb(Learner):
     presets = {
         "released": {"threshold": 0.5 - 1 / 6.907755278982137, "optimizer": "sgd", "lr": 2.5e-4}
     }
-    batches: Tensor  # since the last return
+    since: Tensor  # the last return, in batches
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class RDumb(Learner):
             **common,
         )
         self.every = every
-        self.register_buffer("batches", torch.tensor(0))
+        self.register_buffer("since", torch.tensor(0))
 
     def adapt(self, images: Tensor) -> Prediction:
         """Return to the source if that is due, then do as every method does."""
-        if self.batches >= self.every:
+        if self.since >= self.every:
             self.restart()
-        self.batches += 1
+        self.since += 1
         self.guard.mark(self)
         return super().adapt(images)
