@@ -135,5 +135,5 @@ class CoTTA(Learner):
     def passes(self) -> Passes:
         """The student, the anchor, and the teacher on the images and all views."""
         forward, backward = super().passes
-        taught = self.schedule.steps + (self.schedule.predict == "after")
+        taught = self.schedule.steps + (self._answers_first or self.schedule.predict == "after")
         return Passes(forward + taught * (1 + self.view_count), backward)
