@@ -155,6 +155,18 @@ def test_the_published_certainties_go_by_the_number_of_classes(
     assert torch.equal(tapr.adapt(model, "cotta", **options)(images), expected)
 
 
+def test_the_certainty_follows_from_source_images_by_the_authors_rule(net: Any) -> None:
+    (images,) = batches(64)
+    confidence = net(images).softmax(1).amax(1).sort().values.tolist()
+    place = 0.05 * 63
+    low, high = confidence[3], confidence[4]  # the quantile lies between the two
+    expected = low + (place - 3) * (high - low) - 0.05
+    adapter: Any = tapr.adapt(net, "cotta", source_images=images)
+    assert adapter.certainty == pytest.approx(expected, abs=1e-12)
+    adapter = tapr.adapt(net, "cotta", source_images=images, certainty=0.3)
+    assert adapter.certainty == 0.3
+
+
 class WrittenOutRMT:
     """Every view in a forward of its own; lists of images in the place of masks."""
 
@@ -260,6 +272,14 @@ def test_rmt_returns_to_the_warmed_up_model(net: Any) -> None:
     assert not torch.equal(moved, net[-1].weight)
     adapter.reset()
     assert torch.equal(adapter(images), first)
+
+
+def test_rmt_takes_the_source_from_a_data_set() -> None:
+    adapter: Any = tapr.adapt(
+        tapr.models.load("digits-small"), "rmt", source_images="digits", source_count=60, warm_up=0
+    )
+    assert adapter.given.shape[0] == len(adapter.answers) == 60
+    assert set(adapter.answers.tolist()) == set(range(10))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tapr.adapters.schedule import Predict
 from tapr.augment import Augmentation
 from tapr.errors import InputError
 from tapr.methods import augmentations
+from tapr.methods import source_images as given
 from tapr.models.statistics import Statistics
 from tapr.objectives import (
     cross_entropy,
@@ -38,8 +39,10 @@ class CoTTA(Learner):
     source value with probability `restore`; the optimiser's memory does not. All three models use
     the batch's own statistics, the anchor too. It needs images in [0, 1], not normalised.
 
-    `certainty` defaults to the published one for the nearest number of classes; the authors' rule
-    is the 5 % quantile of the source model's confidence on source images, minus 0.05.
+    `certainty` defaults to the published one for the nearest number of classes. With
+    `source_images` (a tensor, batches of images, or the name of a data set) the authors' rule takes
+    its place: the 5 % quantile of the source model's confidence on at most 2,000 of them, minus
+    0.05.
 
     The paper gates each image and averages probabilities; the authors' code (`released`) gates the
     batch by its mean confidence, averages logits, and draws one augmentation for a whole batch.
@@ -70,6 +73,7 @@ class CoTTA(Learner):
         augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
         certainty: float | None = None,
+        source_images: Any = None,  # from which `certainty` follows, if it is not given
         gate: str = "image",  # or "batch"
         average: str = "probabilities",  # or "logits"
         symmetric: bool = False,  # is the cross-entropy taken both ways?
@@ -98,6 +102,8 @@ class CoTTA(Learner):
         self.augmentation = augmentations.make(augmentation, given=augmentation_options)
         self.view_count, self.certainty, self.symmetric = views, certainty, symmetric
         self.gate, self.average = GATES[gate], AVERAGES[average]
+        if certainty is None and source_images is not None:
+            self.certainty = self._by_the_rule(source_images)
 
     @torch.no_grad()
     def teach(self, images: Tensor) -> Tensor:
@@ -119,6 +125,12 @@ class CoTTA(Learner):
         apart = symmetric_cross_entropy if self.symmetric else cross_entropy
         value = apart(outputs.teacher, outputs.logits[0])
         return Loss.mean(value, terms={"teacher": value})
+
+    @torch.no_grad()
+    def _by_the_rule(self, source_images: Any) -> float:
+        parts = given.batches(source_images, self.model, count=2000, size=200, split="train")
+        said = [self.logits(part).softmax(1).amax(1) for part in parts]
+        return float(torch.cat(said).double().quantile(0.05)) - 0.05
 
     def _over_views(self, images: Tensor) -> Tensor:
         assert self.teacher is not None

@@ -16,6 +16,7 @@ from tapr.adapters.schedule import Predict
 from tapr.augment import Augmentation, Views
 from tapr.errors import InputError
 from tapr.methods import augmentations
+from tapr.methods.source_images import labelled
 from tapr.models import head as heads
 from tapr.models.statistics import Statistics, own
 from tapr.objectives import symmetric_cross_entropy
@@ -30,7 +31,8 @@ class RMT(Learner):
     Doebler, Marsden & Yang, CVPR 2023. The loss is the sum of three terms: symmetric cross-entropy
     of the image and of an augmented view to the teacher; a contrastive one, in which an image's
     features, its view's and the nearest class mean of the source belong together; and, with
-    `source_images` and `source_labels`, the cross-entropy on as many of them as the batch has. The
+    `source_images` and `source_labels` (tensors, or the name of a data set, of whose `source_split`
+    at most `source_count` are taken), the cross-entropy on as many of them as the batch has. The
     answer is the sum of the student's and the teacher's logits, before the step. Two images with
     the same nearest class mean count as different, as in the authors' code.
 
@@ -52,8 +54,10 @@ class RMT(Learner):
         self,
         model: nn.Module,
         *,
-        source_images: Tensor | None = None,
+        source_images: Tensor | str | None = None,
         source_labels: Tensor | None = None,
+        source_count: int = 50_000,
+        source_split: str = "train",
         class_means: Tensor | None = None,
         warm_up: int = 50_000,
         warm_up_batch: int = 200,
@@ -69,6 +73,10 @@ class RMT(Learner):
         statistics: str = "views",
         **common: Any,
     ) -> None:
+        if isinstance(source_images, str):
+            source_images, source_labels = labelled(
+                source_images, count=source_count, split=source_split
+            )
         _check_source(source_images, source_labels)
         made = augmentations.make(augmentation, given=augmentation_options)
         super().__init__(
