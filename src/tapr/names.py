@@ -21,13 +21,19 @@ METHODS: Mapping[str, str] = {
     "rdumb": "tapr.methods.rdumb:RDumb",
     "ttt": "tapr.methods.ttt:TTT",
     "lame": "tapr.methods.lame:LAME",
-    "note": "tapr.methods.note:NOTE",
-    "rotta": "tapr.methods.rotta:RoTTA",
-    "cotta": "tapr.methods.cotta:CoTTA",
     "t3a": "tapr.methods.t3a:T3A",
+    "memo": "tapr.methods.memo:MEMO",
+    "cotta": "tapr.methods.cotta:CoTTA",
+    "rotta": "tapr.methods.rotta:RoTTA",
+    "rmt": "tapr.methods.rmt:RMT",
+    "note": "tapr.methods.note:NOTE",
+    "adacontrast": "tapr.methods.adacontrast:AdaContrast",
 }
 
-AUGMENTATIONS = ("augmix", "identity", "katana", "randaugment")
+AUGMENTATIONS = (
+    *("augmix", "crop", "identity", "katana"),
+    *("moco", "randaugment", "resized-crop"),
+)
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
 ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
 

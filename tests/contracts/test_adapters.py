@@ -14,6 +14,10 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
+SOURCE = {
+    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2)),
+    "source_labels": torch.arange(12) % 5,
+}
 LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
@@ -52,6 +56,16 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "cotta-imagenet": {"preset": "imagenet", "views": 2},
     "rotta": {"capacity": 8, "every": 4, "lr": 0.01},
     "rotta-released": {"preset": "released", "capacity": 3, "every": 5, "lr": 0.01},
+    "memo": {"views": 3},
+    "memo-vectorised": {"views": 2, "vectorised": True},
+    "memo-imagenet": {"preset": "imagenet", "views": 2},
+    "memo-adamw": {"preset": "adamw", "views": 2, "lr": 0.01},
+    "memo-benchmark": {"preset": "benchmark", "views": 2},
+    "rmt": {"lr": 0.01},
+    "rmt-source": {**SOURCE, "warm_up": 20, "warm_up_batch": 6},
+    "rmt-means": {"preset": "released", "class_means": torch.eye(5, 32)},
+    "adacontrast": {"remembered": 30, "plain_first": 8, "neighbours": 3, "lr": 0.01},
+    "adacontrast-empty": {"queue_start": "empty", "remembered": 6, "lr": 0.01},
     "note": {"capacity": 6, "every": 4, "lr": 0.01},
     "note-released": {"preset": "released", "capacity": 8, "every": 5},
     "note-iid": {"preset": "iid", "capacity": 5, "every": 6},
@@ -126,6 +140,9 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "cotta": every,
         "rotta": {"1.weight", "1.bias"},
         "note": {"1.weight", "1.bias"},
+        "memo": set(),
+        "rmt": every,
+        "adacontrast": every,
         "lame": set(),
         "t3a": set(),
         "eta": {"1.weight", "1.bias"},

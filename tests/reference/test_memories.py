@@ -34,7 +34,7 @@ class Darker(Augmentation):
 
 @pytest.fixture
 def net(make_model: Callable[..., nn.Sequential]) -> Any:
-    model = make_model().double()
+    model: Any = make_model().double()
     with torch.no_grad():
         model(batches(50)[0])
         model[1].running_mean.fill_(0.1)
@@ -336,14 +336,16 @@ def test_note_says_when_the_model_may_not_have_been_trained_so(
     net: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "tapr"):
-        tapr.adapt(net, "note", trained_so=True)
+        tapr.adapt(net, "note", trained_so=True)(batches(2)[0])
         assert not caplog.messages
-        tapr.adapt(net, "note")
+        tapr.check(net, batches(2)[0], "note")
     assert "trained with instance-aware batch norm" in caplog.text
 
 
 def test_note_needs_batch_norm(make_model: Callable[..., nn.Sequential]) -> None:
-    with pytest.raises(tapr.TaprError, match="expected a model with BatchNorm layers, which this"):
+    with pytest.raises(
+        tapr.TaprError, match="expected a model with BatchNorm layers, which become"
+    ):
         tapr.adapt(make_model(None), "note")
 
 

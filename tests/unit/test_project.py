@@ -72,7 +72,8 @@ def test_no_method_subclasses_another_and_none_compares_a_name() -> None:
         found = own.method(name)
         bases = [base for base in found.__mro__[1:] if base.__module__.startswith("tapr.methods")]
         assert bases == [], name
-    compared = re.compile(rf"""[!=]= ["']({"|".join(names.METHODS)})["']""")
+    words = names.METHODS.keys() - {"note"}  # a finding of `tapr doctor` may be a note, too
+    compared = re.compile(rf"""[!=]= ["']({"|".join(words)})["']""")
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     assert [str(path) for path, text in texts.items() if compared.search(text)] == []
 

@@ -83,6 +83,7 @@ def _optimizing(
         {
             "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
             "nesterov": partial(torch.optim.SGD, momentum=momentum, nesterov=True, **common),
+            "adamw": partial(torch.optim.AdamW, betas=(momentum, 0.999), **common),
             "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
         },
     )

@@ -13,8 +13,14 @@ from tapr.adapters.schedule import Predict
 from tapr.augment import Augmentation
 from tapr.errors import InputError
 from tapr.methods import augmentations
+from tapr.methods import source_images as given
 from tapr.models.statistics import Statistics
-from tapr.objectives import cross_entropy, log_probabilities
+from tapr.objectives import (
+    cross_entropy,
+    for_classes,
+    log_probabilities,
+    symmetric_cross_entropy,
+)
 from tapr.registry import Registry
 from tapr.types import Loss, Outputs
 
@@ -33,8 +39,10 @@ class CoTTA(Learner):
     source value with probability `restore`; the optimiser's memory does not. All three models use
     the batch's own statistics, the anchor too. It needs images in [0, 1], not normalised.
 
-    `certainty` defaults to the published one for the nearest number of classes; the authors' rule
-    is the 5 % quantile of the source model's confidence on source images, minus 0.05.
+    `certainty` defaults to the published one for the nearest number of classes. With
+    `source_images` (a tensor, batches of images, or the name of a data set) the authors' rule takes
+    its place: the 5 % quantile of the source model's confidence on at most 2,000 of them, minus
+    0.05.
 
     The paper gates each image and averages probabilities; the authors' code (`released`) gates the
     batch by its mean confidence, averages logits, and draws one augmentation for a whole batch.
@@ -65,6 +73,7 @@ class CoTTA(Learner):
         augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
         certainty: float | None = None,
+        source_images: Any = None,  # from which `certainty` follows, if it is not given
         gate: str = "image",  # or "batch"
         average: str = "probabilities",  # or "logits"
         symmetric: bool = False,  # is the cross-entropy taken both ways?
@@ -93,6 +102,8 @@ class CoTTA(Learner):
         self.augmentation = augmentations.make(augmentation, given=augmentation_options)
         self.view_count, self.certainty, self.symmetric = views, certainty, symmetric
         self.gate, self.average = GATES[gate], AVERAGES[average]
+        if certainty is None and source_images is not None:
+            self.certainty = self._by_the_rule(source_images)
 
     @torch.no_grad()
     def teach(self, images: Tensor) -> Tensor:
@@ -102,7 +113,7 @@ class CoTTA(Learner):
         confidence = source.softmax(1).amax(1)
         if self.gate == "batch":
             confidence = confidence.mean().expand(len(images))
-        unsure = confidence < self._limit(source.shape[1])
+        unsure = confidence < for_classes(CERTAINTIES, source.shape[1], self.certainty)
         plain = self.teacher.logits(images, self) if not unsure.all() else source
         if not unsure.any():
             return plain
@@ -111,11 +122,15 @@ class CoTTA(Learner):
     def objective(self, outputs: Outputs) -> Loss:
         """The cross-entropy of the student to the teacher."""
         assert outputs.teacher is not None
-        student = outputs.logits[0]
-        value = cross_entropy(outputs.teacher, student)
-        if self.symmetric:
-            value = (value + cross_entropy(student, outputs.teacher)) / 2
+        apart = symmetric_cross_entropy if self.symmetric else cross_entropy
+        value = apart(outputs.teacher, outputs.logits[0])
         return Loss.mean(value, terms={"teacher": value})
+
+    @torch.no_grad()
+    def _by_the_rule(self, source_images: Any) -> float:
+        parts = given.batches(source_images, self.model, count=2000, size=200, split="train")
+        said = [self.logits(part).softmax(1).amax(1) for part in parts]
+        return float(torch.cat(said).double().quantile(0.05)) - 0.05
 
     def _over_views(self, images: Tensor) -> Tensor:
         assert self.teacher is not None
@@ -128,14 +143,9 @@ class CoTTA(Learner):
         together = log_probabilities(torch.stack(said)).logsumexp(0) - math.log(len(said))
         return together.to(said[0].dtype)
 
-    def _limit(self, classes: int) -> float:
-        if self.certainty is not None:
-            return self.certainty
-        return CERTAINTIES[min(CERTAINTIES, key=lambda known: abs(math.log(known / classes)))]
-
     @property
     def passes(self) -> Passes:
         """The student, the anchor, and the teacher on the images and all views."""
         forward, backward = super().passes
-        taught = self.schedule.steps + (self.schedule.predict == "after")
+        taught = self.schedule.steps + (self._answers_first or self.schedule.predict == "after")
         return Passes(forward + taught * (1 + self.view_count), backward)

@@ -28,9 +28,9 @@ class NOTE(Learner):
     Gong et al., NeurIPS 2022; made for streams whose classes come in runs. Batch norm corrects its
     statistics for each image that lies `deviations` standard deviations off (IABN). **The source
     model must have been trained with such layers**: a model with plain batch norm is adapted all
-    the same, with a warning in the log unless `trained_so`, and the published figures do not hold
-    for it. Every image is predicted before it is learnt from: a batch is cut where a step is due,
-    after every `every` images.
+    the same, with a warning in the log before the first batch unless `trained_so`, and the
+    published figures do not hold for it. Every image is predicted before it is learnt from: a batch
+    is cut where a step is due, after every `every` images.
 
     `released` divides the entropy by the number of classes, as the authors' code does. `iid` is
     their variant for mixed streams: the latest images, the batch's own statistics, and ten times
@@ -39,7 +39,7 @@ class NOTE(Learner):
 
     title = "NOTE"
     paper = "Gong et al., NeurIPS 2022"
-    needs = Needs(batch_norm="which this method makes instance-aware")
+    needs = Needs(batch_norm="which becomes instance-aware (the model should have been trained so)")
     presets = {
         "released": {"divided": True},
         "iid": {"memory": "latest", "statistics": "instance-batch", "lr": 1e-3},
@@ -76,12 +76,7 @@ class NOTE(Learner):
         )
         options = self.norms.options._replace(deviations=deviations)
         self.norms = options.policy(self.model)
-        self.divided, self.rate = divided, capacity / every
-        if not trained_so:
-            log.warning(
-                "NOTE expects a model trained with instance-aware batch norm; if yours was, say"
-                " trained_so=True, else expect less than the published gain"
-            )
+        self.divided, self.trained_so, self.rate = divided, trained_so, capacity / every
 
     def adapt(self, images: Tensor) -> Prediction:
         """Predict and learn, part by part: a part ends where a step is due."""
@@ -102,11 +97,19 @@ class NOTE(Learner):
         value = -(p * (p + 1e-6).log()).sum(1) / (outputs.classes if self.divided else 1)
         return Loss.mean(value, terms={"entropy": value})
 
+    def _complete(self) -> None:
+        super()._complete()
+        if not self.trained_so:
+            log.warning(
+                "NOTE expects a model trained with instance-aware batch norm; if yours was, say"
+                " trained_so=True, else expect less than the published gain"
+            )
+
     @property
     def passes(self) -> Passes:
         """One forward to predict, and the memory now and then."""
         learnt = math.ceil(self.schedule.steps * self.rate)
-        return Passes(1 + learnt, 0 if self.still else learnt)
+        return Passes(self.votes.count + learnt, 0 if self.still else learnt)
 
 
 def _joined(said: list[Prediction]) -> Prediction:

@@ -38,6 +38,16 @@ def batches(
     return list(torch.split(check_images(images.to(reference), model), size))
 
 
+def labelled(name: str, *, count: int, split: str) -> tuple[Tensor, Tensor]:
+    """At most `count` images of a data set, at even distances, and their labels."""
+    data = datasets.load(name) if name.startswith(datasets.FOLDER) else datasets.load(name, split)
+    if data.labels is None:
+        raise InputError(f"expected source images with labels, got {name}, which has none")
+    places = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).round().astype(int))
+    labels = torch.from_numpy(np.asarray(data.labels)[places]).long()
+    return _of_data_set(name, count, split), labels
+
+
 def _of_data_set(name: str, count: int, split: str) -> Tensor:
     data = datasets.load(name) if name.startswith(datasets.FOLDER) else datasets.load(name, split)
     places = np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).round().astype(int))
