@@ -23,8 +23,8 @@ class SAR(Learner):
     `objective="come"` minimises COME instead.
 
     Where paper and code part: None for `recovery` is 0.029 ln K, which is the paper's 0.2 for 1,000
-    classes; on ten classes 0.2 itself, which the code has as a literal, recovers at almost every
-    batch. The code forgets to forget the average at a recovery (`forget=False`), so that
+    classes; on ten classes 0.2 itself, which the code has as a literal, may recover at almost
+    every batch. The code forgets to forget the average at a recovery (`forget=False`), so that
     recoveries repeat until it rises. It knows top blocks by the names they have in a few models
     (scope `named_norm`); by default the top quarter of the blocks is left out whatever the names.
     `released` has all three; `benchmark` is what ROID's authors ran: the same, but it forgets.
