@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tapr.adapters.adapter import Adapter
-from tapr.adapters.checks import check_options
+from tapr.adapters.checks import check_options, explained
 from tapr.adapters.corrections import Correction
 from tapr.adapters.cost import Passes
 from tapr.adapters.guard import NotFinite
@@ -117,7 +117,7 @@ class Loop(Adapter):
             loss = self.objective(outputs)
             said.append((outputs, loss))
             if loss.keep.any():
-                self._backward(loss.total)
+                self._backward(loss.total, lesson.images)
             return loss.total
 
         with self._timed("learning"):
@@ -219,7 +219,7 @@ class Loop(Adapter):
             logits = self.logits(images)
         return logits.to(images.dtype) if self.running.amp else logits
 
-    def _backward(self, total: Tensor) -> None:
+    def _backward(self, total: Tensor, images: Tensor) -> None:
         """The gradient of a finite loss, finite and not too long, or `NotFinite`."""
         if not (total.requires_grad or self.still):
             raise ModelError(
@@ -231,7 +231,8 @@ class Loop(Adapter):
         if self.still:
             return
         scale = self.running.loss_scale(total.device)
-        (total * scale).backward()  # type: ignore[no-untyped-call]
+        with explained(images, self.model):
+            (total * scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
         if scale != 1:
             torch._foreach_div_(gradients, scale)

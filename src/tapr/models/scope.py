@@ -8,6 +8,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tapr.errors import ModelError
 from tapr.models import head
+from tapr.models.state import FLOATS
 from tapr.registry import Registry
 
 Scope = Callable[[str, nn.Parameter], bool]
@@ -69,4 +70,10 @@ def select(model: nn.Module, scope: Scope) -> dict[str, nn.Parameter]:
             else f"none of the model's {total} parameters is in scope; choose another scope"
         )
         raise ModelError(f"expected trainable parameters in scope, but {why}")
+    for name, parameter in trainable.items():
+        if parameter.dtype not in FLOATS:
+            raise ModelError(
+                f"expected parameters in scope of float16 to float64, but {name!r} is of"
+                f" {parameter.dtype}; freeze it (requires_grad=False), or choose another scope"
+            )
     return trainable
