@@ -59,13 +59,13 @@ class Tally:
 
     def unchanged(self, area: str, what: str, adapter: Adapter, before: Any) -> bool:
         """Count a state that is not, bit for bit, what it was."""
-        same = alike(adapter.capture(), before)
+        same = same_moment(adapter.capture(), before)
         if not same:
             self.count(area, "lost", f"{what}: the state of the adapter changed")
         return same
 
 
-def alike(one: Any, two: Any) -> bool:
+def same_moment(one: Any, two: Any) -> bool:
     """Are two moments of an adapter the same, bit for bit?"""
     return bool(
         one.tensors.keys() == two.tensors.keys()
@@ -79,6 +79,11 @@ def same_bits(one: torch.Tensor, two: torch.Tensor) -> bool:
         return False
     one, two = (t.detach().to_dense() if t.layout != torch.strided else t for t in (one, two))
     return torch.equal(*(t.detach().contiguous().view(-1).view(torch.uint8) for t in (one, two)))
+
+
+@pytest.fixture
+def alike() -> Callable[[Any, Any], bool]:
+    return same_moment
 
 
 @pytest.fixture

@@ -335,9 +335,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "fails in the backward": lambda: Around(Backward.apply),
     "NaN in the backward": lambda: Around(NanBackward.apply),
     "switches to training": lambda: Buffers(None, lambda own: own.train()),
-    "changes a parameter": lambda: Buffers(
-        None, lambda own: own.model[0].weight.data.mul_(1.01)
-    ),
+    "changes a parameter": lambda: Buffers(None, lambda own: own.model[0].weight.data.mul_(1.01)),
     # parameters
     "no parameters": lambda: Around(
         lambda flat: flat[:, :5], model=nn.Flatten(), before=lambda images: images * 2

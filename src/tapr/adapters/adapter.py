@@ -69,7 +69,7 @@ class Adapter(nn.Module, ABC):
         super().__init__()
         LAYOUTS.check(layout)
         _check_model(model, self.needs)
-        inside = set(select(model, scope)) if scope else set()
+        inside = set() if scope is None else set(select(model, scope))
         self.model = model if inplace else _copy(model)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in inside)
@@ -228,8 +228,8 @@ class Adapter(nn.Module, ABC):
                     " architecture with the same weights, before adaptation"
                 )
             loose = {n for n in _read_names(path, metadata, "changed") if n.startswith("model.")}
-            empty = _read_names(path, metadata, "empty") | (source.empty - loose)
-            saved = Moment(tensors, _read_numbers(path, metadata), empty - tensors.keys())
+            empty = _read_names(path, metadata, "empty") | (source.empty - loose - tensors.keys())
+            saved = Moment(tensors, _read_numbers(path, metadata), empty)
             layout = metadata.get("layout", "kept")
             if not isinstance(layout, str) or layout not in LAYOUTS:
                 raise StateError(f"{path} does not fit: it names an unknown layout, {layout!r}")
@@ -355,9 +355,7 @@ def _check_model(model: nn.Module, needs: Needs) -> None:
         if is_lazy(tensor):
             raise ModelError(f"expected a model that is complete, but {name!r} waits for images")
         if oddity(tensor):
-            raise ModelError(
-                f"expected a model of plain tensors, but {name!r} is {oddity(tensor)}"
-            )
+            raise ModelError(f"expected a model of plain tensors, but {name!r} is {oddity(tensor)}")
     if needs.batch_norm and not any(isinstance(layer, _BatchNorm) for layer in layers):
         raise ModelError(
             f"expected a model with BatchNorm layers, {needs.batch_norm}, and found none; methods"

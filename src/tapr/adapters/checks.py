@@ -1,6 +1,7 @@
 """Sentences for images and options that cannot be right, before anything has moved."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -36,8 +37,7 @@ def check_images(images: Tensor, model: nn.Module) -> Tensor:
         )
     if 0 in images.shape[1:]:
         raise InputError(
-            "expected images of at least one channel and one pixel, got shape"
-            f" {list(images.shape)}"
+            f"expected images of at least one channel and one pixel, got shape {list(images.shape)}"
         )
     parameter = next(model.parameters(), None)
     if parameter is not None and parameter.device != images.device:
@@ -139,7 +139,14 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 # Option -> smallest whole number it may be.
 COUNTS: Mapping[str, int] = {"steps": 1, "views": 0, "seed": 0}
+MOST = 2**63  # of a whole number
 FLAGS = ("episodic", "redraw", "compile", "amp", "inplace")
+
+
+def is_number(value: object) -> bool:
+    """Is this a finite number, which a float can hold?"""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -149,13 +156,14 @@ def check_options(options: Mapping[str, Any]) -> None:
     """
     for name, (low, high) in RANGES.items():
         value = options.get(name, low)
-        if not isinstance(value, int | float) or not low <= value < high:
+        if not is_number(value) or not low <= value < high:
             raise InputError(f"expected {name} of at least {low} and below {high}, got {value!r}")
     for name, least in COUNTS.items():
         value = options.get(name, least)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not least <= value < MOST:
             raise InputError(
-                f"expected {name} to be a whole number of at least {least}, got {value!r}"
+                f"expected {name} to be a whole number of at least {least}, got {value!r:.40}"
             )
     for name in FLAGS:
         if not isinstance(options.get(name, False), bool):

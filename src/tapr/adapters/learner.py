@@ -82,7 +82,7 @@ def _optimizing(
         "optimizer",
         {
             "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
-            "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
+            "adam": partial(torch.optim.Adam, betas=(float(momentum), 0.999), **common),
         },
     )
     return optimizers[optimizer]

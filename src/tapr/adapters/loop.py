@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tapr.adapters.adapter import Adapter
-from tapr.adapters.checks import check_options, explained
+from tapr.adapters.checks import check_options, explained, is_number
 from tapr.adapters.corrections import Correction
 from tapr.adapters.cost import Passes
 from tapr.adapters.guard import NotFinite
@@ -65,8 +65,10 @@ class Loop(Adapter):
         schedule = schedule or Schedule(steps=0)
         schedule.check()
         limit = 1 if max_grad_norm is None else max_grad_norm
-        if not isinstance(limit, int | float) or not limit > 0:
+        if not is_number(limit) or not limit > 0:
             raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
+        if head is not None and not isinstance(head, str):
+            raise InputError(f"expected head to name a linear layer of the model, got {head!r}")
         super().__init__(model, scope, **common)
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
@@ -77,7 +79,8 @@ class Loop(Adapter):
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
         if objective is not None:
             self.objective = objective
-        wanted = self.needs.features or head or (correction is not None and correction.features)
+        named = head is not None
+        wanted = self.needs.features or named or (correction is not None and correction.features)
         self.head = heads.linear(self.model, head) if wanted else None  # its name
         self._timings: dict[str, float] = {}
         self._check_parts()
@@ -286,7 +289,13 @@ class Loop(Adapter):
     def optimizer(self) -> Optimizer:
         """The optimiser of all parameters that learn."""
         assert self.optimizing is not None
-        return self.optimizing(self.moving.values())
+        try:
+            made = self.optimizing(self.moving.values())
+        except Exception as error:
+            raise InputError(f"the optimiser cannot be made: {error!r}") from error
+        if not isinstance(made, Optimizer):
+            raise InputError(f"expected optimizer to make a torch optimiser, got {made!r}")
+        return made
 
     @property
     def still(self) -> bool:

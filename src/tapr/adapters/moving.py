@@ -115,7 +115,7 @@ def check(
         if name not in saved.tensors and held.owner(name) is None and name not in free:
             refuse(f"expected a tensor {name!r}, found none")
     for name in saved.empty:
-        if name not in buffers and not _may_appear(root, name):
+        if name in saved.tensors or (name not in buffers and not _may_appear(root, name)):
             refuse(f"expected no buffer {name!r}")
     for name, tensor in saved.tensors.items():
         if name in held.generators:

@@ -77,7 +77,13 @@ class Views(nn.Module):
         # One call for all views: the fewer, larger groups of equal ops are faster.
         repeated = images.repeat(self.count, 1, 1, 1)
         params = self.augmentation.sample(repeated.shape, generator)
-        return torch.cat([images, self.augmentation.transform(repeated, params)])
+        changed = self.augmentation.transform(repeated, params)
+        if not isinstance(changed, Tensor) or changed.shape != repeated.shape:
+            got = list(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+            raise InputError(
+                f"expected the augmentation to return images {list(repeated.shape)}, got {got}"
+            )
+        return torch.cat([images, changed])
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""

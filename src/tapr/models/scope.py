@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from tapr.errors import ModelError
+from tapr.errors import InputError, ModelError
 from tapr.models import head
 from tapr.models.state import FLOATS
 from tapr.registry import Registry
@@ -60,7 +60,12 @@ def select(model: nn.Module, scope: Scope) -> dict[str, nn.Parameter]:
     >>> list(select(nn.BatchNorm2d(3), lambda name, parameter: name == "bias"))
     ['bias']
     """
-    inside = {name: p for name, p in model.named_parameters() if scope(name, p)}
+    try:
+        inside = {name: p for name, p in model.named_parameters() if scope(name, p)}
+    except Exception as error:
+        raise InputError(
+            f"expected scope to be a predicate of (name, parameter), and it failed: {error!r}"
+        ) from error
     trainable = {name: p for name, p in inside.items() if p.requires_grad}
     if not trainable:
         total = sum(1 for _ in model.parameters())
