@@ -10,42 +10,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tapr import records
-from tapr.records import BatchRecord, RunRecord
+from tapr import names, records
+from tapr.records import BatchRecord, RunRecord, Shift
+from tapr.testing import small_model
 
 torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds run-to-run noise
 
 
-def conv_net(
-    norm: Callable[[int], nn.Module] | None = nn.BatchNorm2d, classes: int = 5
-) -> nn.Sequential:
-    """Two convolutions with or without normalisation, and a linear head."""
-    generator = torch.Generator().manual_seed(0)
-    middle: list[nn.Module] = [norm(6)] if norm else []
-    model = nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1),
-        *middle,
-        nn.ReLU(),
-        nn.Conv2d(6, 8, 3, stride=2),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(32, classes),
-    )
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(generator=generator).mul_(0.5)
-    return model.eval()
-
-
 @pytest.fixture
 def make_model() -> Callable[..., nn.Sequential]:
-    return conv_net
+    return small_model
 
 
 @pytest.fixture
 def model() -> nn.Sequential:
-    return conv_net()
+    return small_model()
 
 
 @pytest.fixture
@@ -70,45 +49,78 @@ RECIPES: dict[str, dict[str, Any]] = {
     "pest-augmix": {**PEST_OPTIONS, "augmentation": "augmix", "lr": 1e-4},
     "pest-control": {**PEST_OPTIONS, "augmentation": "augmix", "lr": 0.0},
 }
+DEFAULTS: dict[str, dict[str, Any]] = {
+    **{name: RECIPES[name] for name in ("source", "norm", "tent")},
+    "pest": RECIPES["pest-augmix"],
+}
+SETTING: dict[str, Any] = {
+    "data": "cifar10c",
+    "split": "test",
+    "images": 400,
+    "protocol": "each",
+    "order": None,
+    "batch_size": 100,
+    "model": "cifar10-small",
+    "model_hash": "00",
+}
 TERMS = {"tent": ("entropy",), "pest": ("consistency", "entropy")}
 
 
-def fake_run(method: str, domains: Sequence[str] = ("fog-5",), **changed: Any) -> RunRecord:
-    """A made-up finished run; image i of a domain is as hard for every method."""
+def as_shift(name: str) -> Shift:
+    """What a domain's name in a test says: "fog-5", or "clean"."""
+    corruption, _, severity = name.rpartition("-")
+    return Shift(name, corruption, int(severity)) if corruption else Shift(name)
+
+
+def fake_run(label: str, domains: Sequence[str] = ("fog-5",), **changed: Any) -> RunRecord:
+    """A made-up finished run; image i of a domain is as hard for every method.
+
+    `changed` are facts of the run or of its setting.
+    """
+    shifts = [as_shift(name) for name in domains]
+    recipe = changed.pop("recipe", RECIPES.get(label, {"method": label, "statistics": "batch"}))
+    seed, method = changed.pop("seed", 0), recipe["method"]
+    origin = changed.pop("origin", {"dataset": "cifar10", "made": "generated", "seed": 0})
+    setting = {**SETTING, **{key: changed.pop(key) for key in SETTING if key in changed}}
+    setting["origin"] = {key: origin[key] for key in ("dataset", "made")}
+    setting["severities"] = sorted({shift.severity for shift in shifts if shift.severity})
+    if setting["protocol"] != "each":
+        setting["domains"] = list(domains)
+    defaults = DEFAULTS.get(method, {})
     cell: dict[str, Any] = {
         "spec": "fake",
-        "data": "cifar10c",
-        "origin": "cifar10, generated with seed 0",
-        "domains": list(domains),
-        "images": 400,
-        "classes": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
-        "protocol": "each",
-        "order": None,
-        "batch_size": 100,
-        "model": "cifar10-small",
+        "label": label,
         "method": method,
-        "recipe": RECIPES.get(method, {"method": method, "statistics": "batch"}),
-        "seed": 0,
+        "title": method,
+        "options": {k: v for k, v in recipe.items() if defaults.get(k, v) != v},
+        "statistics": names.statistics(recipe),
+        "adapts": method != "source",
+        "recipe": {"preset": "paper", "seed": seed, **recipe},
+        "seed": seed,
         "device": "cpu",
+        "setting": setting,
+        "origin": origin,
+        "domains": [vars(shift) for shift in shifts],
+        "classes": ["plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"],
         **changed,
     }
-    cell["recipe"] = {"preset": "paper", "seed": cell["seed"], **cell["recipe"]}
     batches: list[BatchRecord] = []
-    for domain in domains:
-        batches += _fake_batches(cell, domain, len(batches))
+    for shift in shifts:
+        batches += _fake_batches(cell, shift, len(batches))
     environment = {"tapr": "0.1.0", "torch": "2.13.0", "machine": "Linux", "threads": 1}
     environment["began"] = "2026-11-15T20:00:00+00:00"
     end = {"peak_mib": 410.5, "ended": "2026-11-15T20:10:00+00:00"}
     return RunRecord(cell, environment, batches, end)
 
 
-def _fake_batches(cell: dict[str, Any], domain: str, first: int) -> Iterator[BatchRecord]:
-    count, size, method = cell["images"], cell["batch_size"], cell["method"]
+def _fake_batches(cell: dict[str, Any], shift: Shift, first: int) -> Iterator[BatchRecord]:
+    domain, method = shift.name, cell["label"]
+    count, size = cell["setting"]["images"], cell["setting"]["batch_size"]
     hardness = np.random.default_rng(zlib.crc32(domain.encode())).random(count)
     noise = np.random.default_rng(zlib.crc32(f"{domain}{method}{cell['seed']}".encode()))
-    shift = (zlib.crc32(domain.encode()) % 40 - 20) / 100
+    easier = (zlib.crc32(domain.encode()) % 40 - 20) / 100
     labels = np.arange(count) * 7 % 10
-    hit = hardness + noise.normal(0, 0.1, count) < ACCURACY.get(method, 0.6) + shift
+    hit = hardness + noise.normal(0, 0.1, count) < ACCURACY.get(method, 0.6) + easier
     predicted = np.where(hit, labels, (labels + 3) % 10)
     terms = TERMS.get(str(cell["recipe"]["method"]), ())
     for number, start in enumerate(range(0, count, size), first):
@@ -117,6 +129,8 @@ def _fake_batches(cell: dict[str, Any], domain: str, first: int) -> Iterator[Bat
         yield BatchRecord(
             number=number,
             domain=domain,
+            corruption=shift.corruption,
+            severity=shift.severity,
             images=np.arange(count)[part].tolist(),
             labels=labels[part].tolist(),
             predicted=predicted[part].tolist(),
@@ -133,7 +147,7 @@ def _fake_batches(cell: dict[str, Any], domain: str, first: int) -> Iterator[Bat
 
 def write_run(run: RunRecord, folder: Path) -> Path:
     """The run's file, as `tapr bench` writes it."""
-    name = f"{run.cell['domains'][0]}.{run.cell['method']}.seed{run.cell['seed']}.jsonl"
+    name = f"{run.shifts[0]}.{names.slug(run.label)}.seed{run.seed}.jsonl"
     lines = [records.begin(run.cell, run.environment), *map(records.batch_line, run.batches)]
     if run.end is not None:
         lines.append(records.line("end", run.end))
@@ -145,6 +159,11 @@ def write_run(run: RunRecord, folder: Path) -> Path:
 @pytest.fixture
 def make_run() -> Callable[..., RunRecord]:
     return fake_run
+
+
+@pytest.fixture
+def shift() -> Callable[[str], Shift]:
+    return as_shift
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ HEAD = """\
 
 `tapr COMMAND --help` says the same in the terminal. Every command ends with exit code 0 when all
 went well, with 1 and `tapr: error: ...` on stderr when it did not, with 2 when the command line
-itself is wrong, and with 130 after Ctrl-C. `tapr --install-completion` teaches your shell the
-commands, the options and the names they take.
+itself is wrong, with 130 after Ctrl-C and with 143 after SIGTERM. `tapr --install-completion`
+teaches your shell the commands, the options and the names they take.
 """
 BRACES = str.maketrans("", "", "{}")  # typer's marks around what is required
 EVERYWHERE = {"install_completion", "show_completion", "help"}  # typer's own options

@@ -16,15 +16,20 @@ from torch import Tensor, nn
 from tapr.adapters import Adapter
 from tapr.errors import InputError, TaprError
 
+__all__ = ["CHECKS", "Subject", "check_method", "small_model"]
+
 Make = Callable[..., Adapter]
 
 
-def small_model(classes: int = 5) -> nn.Sequential:
-    """A small convolutional net with batch norm and a linear head; its weights are fixed."""
+def small_model(
+    norm: Callable[[int], nn.Module] | None = nn.BatchNorm2d, classes: int = 5
+) -> nn.Sequential:
+    """Two convolutions, with or without normalisation, and a linear head; its weights are fixed."""
     generator = torch.Generator().manual_seed(0)
+    middle: list[nn.Module] = [norm(6)] if norm else []
     model = nn.Sequential(
         nn.Conv2d(3, 6, 3, padding=1),
-        nn.BatchNorm2d(6),
+        *middle,
         nn.ReLU(),
         nn.Conv2d(6, 8, 3, stride=2),
         nn.ReLU(),

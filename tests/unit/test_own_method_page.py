@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize(
     ("block", "name", "options"),
-    [(0, "MarginTent", {"lr": 0.01}), (1, "EvenClasses", {"classes": 5})],
+    [(0, "MarginTent", {"lr": 0.01}), (1, "EvenClasses", {"pull": 0.5})],
 )
 def test_the_class_is_a_method(
     model: nn.Module,
@@ -38,3 +39,4 @@ def test_the_class_is_a_method(
     assert not torch.equal(first, second)
     adapter.reset()
     assert torch.equal(adapter(images), first)
+    tapr.testing.check_method(partial(tapr.adapt, method=f"page_of_mine:{name}"))

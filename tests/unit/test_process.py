@@ -1,8 +1,11 @@
-"""The allocator and thread settings: done by the command at its start, never on import."""
+"""What the command sets for its process, at its start and never on import: memory and signals."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -66,3 +69,88 @@ def test_the_user_decides() -> None:
     lines = run(MAIN, TAPR_ALLOCATOR="default", OMP_WAIT_POLICY="ACTIVE")
     assert "kept" not in lines
     assert lines[-1] == "ACTIVE False"
+
+
+@pytest.fixture
+def _heard() -> Iterator[None]:
+    """Whoever runs the tests in the background of a script has told them to ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heard")
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, process.Terminated)],
+)
+def test_a_signal_unwinds_once_and_the_handlers_are_put_back(
+    number: signal.Signals, kind: type[BaseException]
+) -> None:
+    before = signal.getsignal(number)
+    with process.listening() as listener:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            signal.raise_signal(number)
+        assert caught.type is kind
+        signal.raise_signal(number)  # at once: the same request
+        assert listener.first == number
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.usefixtures("_heard")
+def test_a_signal_waits_for_the_end_of_what_must_not_be_torn() -> None:
+    done = []
+
+    def write() -> None:
+        with process.Uninterrupted(), process.Uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("written")
+        done.append("not reached")
+
+    with process.listening(), pytest.raises(process.Terminated):
+        write()
+    assert done == ["written"]
+
+
+@pytest.mark.usefixtures("_heard")
+def test_an_error_in_what_must_not_be_torn_is_not_hidden_by_a_signal() -> None:
+    def write() -> None:
+        with process.Uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+            raise OSError("disk full")
+
+    with process.listening(), pytest.raises(OSError, match="disk full"):
+        write()
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with process.listening():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_elsewhere_than_in_the_main_thread_nothing_is_handled() -> None:
+    def work() -> None:
+        with process.listening(), process.Uninterrupted():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    found: list[object] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_what_must_not_be_torn_waits_under_any_handler() -> None:
+    done: list[object] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: done.append(number))
+    try:
+        with process.Uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+            done.append("written")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done == ["written", signal.SIGTERM]

@@ -1,6 +1,7 @@
 """What holds for the project as a whole: layers, lazy imports, public names."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import tapr
+from tapr import names
+from tapr.methods import own
 
 SOURCE = Path(tapr.__file__).parent
 BASE = {"errors", "files", "names", "registry", "rng", "types"}
@@ -22,7 +25,8 @@ LAYERS = {
     "files": {"errors"},
     "cache": {"errors", "files"},
     "process": set(),
-    "records": {"errors", "names"},
+    "older_records": {"names"},
+    "records": {"errors", "names", "older_records"},
     "datasets": {*BASE, "cache"},
     "corruptions": {*BASE, "cache"},
     "augment": BASE,
@@ -30,9 +34,11 @@ LAYERS = {
     "objectives": BASE,
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
+    "methods": {*BASE, "augment", "models", "objectives", "adapters"},
     "reports": {"errors", "names", "records"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
+LAYERS["testing"] = {"adapters", "errors", "types"}
 LAYERS["cli"] = set(LAYERS)
 
 
@@ -51,13 +57,24 @@ def imports(path: Path) -> Iterator[str]:
         yield from (name.split(".")[1] for name in names if name.startswith("tapr."))
 
 
-@pytest.mark.parametrize(
-    "path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
-)
-def test_every_import_keeps_to_the_layers(path: Path) -> None:
-    part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if part != "__init__":
-        assert set(imports(path)) <= LAYERS[part] | {part}
+def test_every_import_keeps_to_the_layers() -> None:
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if part != "__init__":
+            wrong += [(str(path), each) for each in set(imports(path)) - LAYERS[part] - {part}]
+    assert wrong == []
+
+
+def test_no_method_subclasses_another_and_none_compares_a_name() -> None:
+    """A method's name stands in its own file and in one table."""
+    for name in names.METHODS:
+        found = own.method(name)
+        bases = [base for base in found.__mro__[1:] if base.__module__.startswith("tapr.methods")]
+        assert bases == [], name
+    compared = re.compile(rf"""[!=]= ["']({"|".join(names.METHODS)})["']""")
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if compared.search(text)] == []
 
 
 def run(code: str) -> str:

@@ -32,6 +32,7 @@ from tapr.types import Prediction
 log = logging.getLogger("tapr")
 LARGEST = 1e38  # that a number of an optimiser may be
 Observer = Callable[[Prediction], object]
+UNKNOWN = -1  # batches, while a failed one is rolled back
 
 
 class Needs(NamedTuple):
@@ -83,10 +84,11 @@ class Adapter(nn.Module, ABC):
         self.generator = rng.generator(seed, "views")
         self.guard = Guard()
         self.recipe: Mapping[str, object] = {}
+        self.batches = 0  # predicted so far, whatever was reset or loaded since
         self._source: Moment | None = None
         self._source_hash: str | None = None
         self._counts = [0, 0]  # images forward and backward in the batch at hand
-        self._observers: dict[int, Observer] = {}
+        self._observers: dict[object, Observer] = {}
         self._turn = threading.RLock()
         self._process = os.getpid()
 
@@ -138,8 +140,12 @@ class Adapter(nn.Module, ABC):
         An observer that fails is logged, and harms neither the prediction nor the adapter.
         """
         key = object()
-        self._observers[id(key)] = observer
-        return lambda: (self._observers.pop(id(key), None), None)[1]
+        self._observers[key] = observer
+
+        def stop() -> None:
+            self._observers.pop(key, None)
+
+        return stop
 
     @final
     def reset(self) -> None:
@@ -290,11 +296,15 @@ class Adapter(nn.Module, ABC):
         self.guard.begin(self)
         self._counts = [0, 0]
         began = time.perf_counter()
+        batches = self.batches
         try:
             prediction = self.adapt(images) if len(images) else self._nothing(images)
+            self.batches = batches + 1
         except BaseException:
             assert self.guard.start is not None
+            self.batches = UNKNOWN
             self.put_back(self.guard.start)
+            self.batches = batches
             raise
         forward, backward = self._counts
         return prediction._replace(

@@ -52,6 +52,7 @@ for _command in (
     "data",
     "doctor",
     "figures",
+    "methods",
     "models",
     "report",
     "show",

@@ -23,7 +23,8 @@ def adapt(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FOLDER", help="Images: a folder, a text file of paths, or `-` for stdin."
+            metavar="FOLDER",
+            help="A folder of images, a text file of paths, or `-`: paths on stdin.",
         ),
     ],
     model: Annotated[
@@ -35,7 +36,8 @@ def adapt(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write.")],
     architecture: Annotated[
-        str | None, typer.Option(help="Of a checkpoint that is not ours, e.g. `resnet-50`.")
+        str | None,
+        typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -43,55 +45,67 @@ def adapt(
     ] = None,
     truth: Annotated[
         Path | None,
-        typer.Option(help="A CSV of path,label: to keep the score. Never used to adapt."),
+        typer.Option(help="A CSV of path,label for the accuracy; labels are never adapted on."),
     ] = None,
     method: str = typer.Option(
         "pest",
-        help="`source`, `norm`, `tent`, `pest`, `module:Class`.",
+        help="The method: `source`, `norm`, `tent`, `pest`, or your own `module:Class`.",
         autocompletion=among(METHODS),
     ),
-    preset: str = typer.Option("paper", help="A protocol of the method."),
+    preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
     option: Annotated[
         list[str] | None,
         typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
     ] = None,
-    batch_size: int = typer.Option(64, min=1, help="Images in a batch."),
-    shuffle: bool = typer.Option(False, "--shuffle", help="Mix the images, by the seed, first."),
-    seed: int = typer.Option(0, help="Decides the views, and the order with --shuffle."),
-    device: str = typer.Option("cpu", help="`cpu`, `cuda`, ..."),
-    compare: bool = typer.Option(
-        True, help="Predict with the unadapted model too: one more forward, needed to compare."
+    batch_size: int = typer.Option(64, min=1, help="Number of images in a batch."),
+    shuffle: bool = typer.Option(
+        False, "--shuffle", help="Shuffle the list of images, by the seed."
     ),
-    strict: bool = typer.Option(False, "--strict", help="Stop at an image that cannot be read."),
-    resume: bool = typer.Option(True, help="Go on where the CSV ends, or start anew."),
+    seed: int = typer.Option(0, help="Seed of the augmented views, and of --shuffle."),
+    device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
+    compare: bool = typer.Option(
+        True, help="Predict with the unadapted model too (one more forward) and compare."
+    ),
+    strict: bool = typer.Option(
+        False, "--strict", help="Stop at the first image that cannot be read."
+    ),
+    resume: bool = typer.Option(True, help="Resume where the CSV ends, or start anew."),
     save_state: Annotated[
-        Path | None, typer.Option(help="Keep the adapted state here, in the end.")
+        Path | None, typer.Option(help="Save the adapted state in this file at the end.")
     ] = None,
     load_state: Annotated[
-        Path | None, typer.Option(help="Begin with a state kept by an earlier run.")
+        Path | None, typer.Option(help="Begin with a state that --save-state wrote.")
     ] = None,
     size: str | None = typer.Option(
-        None, help="`224`, or channels x height x width.", rich_help_panel=PREPROCESSING
+        None,
+        help="Size of the images: `224`, or `3x224x224` (channels, height, width).",
+        rich_help_panel=PREPROCESSING,
     ),
     mean: str | None = typer.Option(
-        None, help="Of the channels, e.g. `0.485,0.456,0.406`.", rich_help_panel=PREPROCESSING
+        None, help="Mean of each channel, e.g. `0.485,0.456,0.406`.", rich_help_panel=PREPROCESSING
     ),
     std: str | None = typer.Option(
-        None, help="Their deviation, e.g. `0.229,0.224,0.225`.", rich_help_panel=PREPROCESSING
+        None,
+        help="Deviation of each channel, e.g. `0.229,0.224,0.225`.",
+        rich_help_panel=PREPROCESSING,
     ),
     crop: float | None = typer.Option(
-        None, help="Share of the shorter side that is kept.", rich_help_panel=PREPROCESSING
+        None,
+        help="Share of the shorter side that the crop keeps, up to 1.",
+        rich_help_panel=PREPROCESSING,
     ),
     interpolation: str | None = typer.Option(
-        None, help="`bilinear`, `bicubic`, ...", rich_help_panel=PREPROCESSING
+        None,
+        help="How images are resized: `bilinear`, `bicubic`, ...",
+        rich_help_panel=PREPROCESSING,
     ),
-    as_json: bool = typer.Option(False, "--json", help="The summary as JSON."),
-    quiet: bool = typer.Option(False, "--quiet", help="Only errors."),
+    as_json: bool = typer.Option(False, "--json", help="Print the summary as one JSON object."),
+    quiet: bool = typer.Option(False, "--quiet", help="Print errors only."),
 ) -> None:
-    """Adapt a model to a folder of images while it predicts them; a killed run goes on.
+    """Adapt a model to a folder of images while it predicts them; the same command resumes it.
 
     Each image becomes a row of the CSV as soon as its batch is done: class, confidence, entropy,
-    and the same of the unadapted model. The end is a summary: what changed, and any signs of a
+    and the same of the unadapted model. A summary follows: what changed, and any signs of a
     collapse. No labels are needed.
 
     Example: `tapr adapt photos/ --model timm:resnet50 -o predictions.csv`
@@ -132,6 +146,7 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
     from tapr.cli.adapt_views import text
+    from tapr.cli.ending import stopped
     from tapr.cli.progress import watching
     from tapr.datasets.base import Logged
     from tapr.runs.adapting import Adapting
@@ -140,26 +155,26 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
         with nullcontext(Logged()) if quiet else watching("adapting") as watch:
             summary = Adapting(request).run(watch)
     except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on where this one stopped", err=True)
-        raise typer.Exit(130) from None
+        raise stopped() from None
     if as_json and not quiet:
-        typer.echo(json.dumps({"predictions": str(request.out), **asdict(summary)}))
+        content = {"predictions": str(request.out), **asdict(summary)}
+        typer.echo(json.dumps(content, allow_nan=False))
     elif not quiet:
         typer.echo(text(summary))
-        typer.echo(f"\npredictions: {request.out}")
+        typer.echo(b"\npredictions: " + bytes(request.out))  # a path may be more than UTF-8 has
 
 
 def _options(given: list[str]) -> dict[str, Any]:
-    """What `name=value` pairs say."""
+    """The options that `name=value` texts give."""
     from tapr.errors import InputError
-    from tapr.runs import spec as specs
+    from tapr.methods import value as read
 
     options: dict[str, Any] = {}
     for pair in given:
         name, equals, value = pair.partition("=")
         if not (name and equals):
             raise InputError(f"expected an option as name=value, got {pair!r}")
-        options[name] = specs.value(value)
+        options[name] = read(value)
     return options
 
 

@@ -1,4 +1,4 @@
-"""How `tapr adapt` sums up, for people."""
+"""The summary of `tapr adapt` as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 30  # of the longest bar
 
 
 def text(summary: Summary) -> str:
-    """The summary as lines: numbers, bars, then what to worry about."""
+    """The summary as lines: the numbers, a bar for each class, then the warnings."""
     return "\n".join([*_numbers(summary), "", *_bars(summary), *_warnings(summary)])
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tapr.cli import app
-from tapr.cli.completing import specs
-from tapr.cli.overrides import with_overrides
+from tapr.cli.completing import among, specs
+from tapr.cli.logs import LOGGERS
+from tapr.cli.overrides import Replaced, with_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tapr.cli.bench_views import Silent
+    from tapr.cli.bench_views import BenchView
+    from tapr.cli.logs import Logger
     from tapr.runs.bench import Bench, Cell
 
 
@@ -29,14 +32,28 @@ def bench(
         ),
     ] = "cifar10c",
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
-    out: Annotated[Path | None, typer.Option(help="Folder of the records.")] = None,
-    resume: bool = typer.Option(True, help="Go on where the folder's records stand, or refuse to."),
-    as_json: bool = typer.Option(False, "--json", help="A JSON line for each finished cell."),
-    quiet: bool = typer.Option(False, "--quiet", help="Only errors."),
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Log every batch to a tool as well: `tensorboard` writes into OUT/tensorboard.",
+            autocompletion=among(LOGGERS),
+        ),
+    ] = None,
+    resume: bool = typer.Option(
+        True, help="Resume where the folder's records end, or refuse a folder that has records."
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print a JSON line for each finished cell instead of a table."
+    ),
+    quiet: bool = typer.Option(False, "--quiet", help="Print nothing but errors."),
     *,
-    replaced: dict[str, Any],
+    replaced: Replaced,
 ) -> None:
-    """Run methods on a stream and compare them; a killed run goes on where it stopped.
+    """Run methods on a stream and compare them; a killed run resumes where it stopped.
 
     Flags replace values of the spec. Every cell (a method on a domain with a seed) is one file of
     records in `--out`; finished cells are not run again. `tapr report OUT` shows them.
@@ -51,12 +68,13 @@ def bench(
         for name in sorted(specs.READY):
             typer.echo(f"{name:16s} {specs.load(name, {}).about}")
         return
-    chosen = specs.load(spec, replaced)
+    chosen = specs.load(spec, replaced.values, replaced.options)
     folder = out or Path("runs") / chosen.name
+    logger = LOGGERS[log](folder) if log else None
     run = Bench(chosen, folder)
     check_fresh(folder, resume)
     with locked(folder):
-        _run(run, view_of(run.cells, as_json, quiet))
+        _run(run, view_of(run.cells, as_json, quiet), logger)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
 
@@ -72,28 +90,27 @@ def check_fresh(folder: Path, resume: bool) -> None:
         )
 
 
-def view_of(cells: Sequence[Cell], as_json: bool, quiet: bool) -> Silent:
+def view_of(cells: Sequence[Cell], as_json: bool, quiet: bool) -> BenchView:
     """What to show of the cells: a table on a terminal, else lines."""
-    from tapr.cli.bench_views import JsonLines, Lines, LiveTable, Silent
+    from tapr.cli.bench_views import BenchView, JsonLines, Lines, LiveTable
 
     if quiet or as_json:
-        return Silent() if quiet else JsonLines()
+        return BenchView() if quiet else JsonLines()
     return LiveTable(cells) if sys.stdout.isatty() else Lines(cells)
 
 
-def stopped() -> typer.Exit:
-    """The end after Ctrl-C."""
-    typer.echo("stopped; the same command goes on where this one stopped", err=True)
-    return typer.Exit(130)
+def _run(run: Bench, view: BenchView, logger: Logger | None) -> None:
+    from tapr.cli.ending import stopped
 
-
-def _run(run: Bench, view: Silent) -> None:
     try:
-        with view:
+        with view, logger or nullcontext():
             for cell in run.cells:
-                view.start(cell, run.journal(cell).run)
-                for record in run.run(cell):
-                    view.batch(cell, record)
+                journal = run.journal(cell)
+                view.start(cell, journal.run)
+                observe = logger.observer(cell) if logger else None
+                with closing(run.run(cell, observe, journal)) as batches:  # saved if interrupted
+                    for record in batches:
+                        view.batch(cell, record)
                 view.finish(cell)
     except KeyboardInterrupt:
         raise stopped() from None

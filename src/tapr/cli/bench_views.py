@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from tapr import records
@@ -26,7 +27,7 @@ MOST_ACROSS = 8  # methods that fit side by side
 
 @dataclass
 class Tally:
-    """How far a cell is."""
+    """The images of a cell predicted so far, and how many of them were right."""
 
     right: int = 0
     images: int = 0
@@ -35,7 +36,7 @@ class Tally:
     confusion: Confusion = field(default_factory=Counter)
 
     def add(self, record: BatchRecord) -> None:
-        """Count a batch."""
+        """Count the images of a batch."""
         self.right += record.correct
         self.images += len(record.predicted)
         self.seconds += record.seconds
@@ -43,12 +44,12 @@ class Tally:
 
     @property
     def accuracy(self) -> float:
-        """In percent, so far."""
+        """The share predicted right so far, in percent."""
         return 100 * self.right / max(self.images, 1)
 
 
-class Silent:
-    """Shows nothing, and keeps count for those who do."""
+class BenchView:
+    """Counts what the cells have done, and shows nothing: the base of every view."""
 
     def __init__(self) -> None:
         self.tallies: dict[Cell, Tally] = {}
@@ -60,30 +61,31 @@ class Silent:
         pass
 
     def start(self, cell: Cell, so_far: RunRecord | None) -> None:
-        """A cell begins, or goes on."""
+        """A cell begins, or resumes behind what was done before."""
         tally = self.tallies[cell] = Tally()
         for record in so_far.batches if so_far else []:
             tally.add(record)
 
     def batch(self, cell: Cell, record: BatchRecord) -> None:
-        """A batch is done."""
+        """A batch of the cell is done."""
         self.tallies[cell].add(record)
 
     def finish(self, cell: Cell) -> None:
-        """A cell is done."""
+        """All batches of the cell are done."""
         self.tallies[cell].done = True
 
 
-class JsonLines(Silent):
+class JsonLines(BenchView):
     """A JSON line for each finished cell."""
 
     def finish(self, cell: Cell) -> None:
-        """Print it."""
+        """Print the cell's accuracy and pace as JSON."""
         super().finish(cell)
         tally = self.tallies[cell]
         line = {
             "domain": cell.column,
             "method": cell.label,
+            "title": cell.identity["title"],
             **({"variant": cell.variant} if cell.variant else {}),
             "seed": cell.seed,
             "images": tally.images,
@@ -95,7 +97,7 @@ class JsonLines(Silent):
         typer.echo(json.dumps(line))
 
 
-class Shown(Silent):
+class Shown(BenchView):
     """What the table and the lines share: all the cells, the pace, and the time left."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -135,10 +137,10 @@ class Shown(Silent):
 
 
 class Lines(Shown):
-    """A line for each finished cell."""
+    """A line for each finished cell, and the table at the end."""
 
     def finish(self, cell: Cell) -> None:
-        """Print it."""
+        """Print the cell's accuracy and pace."""
         super().finish(cell)
         tally = self.tallies[cell]
         pace = tally.images / max(tally.seconds, 1e-9)
@@ -156,7 +158,7 @@ class Lines(Shown):
 
 
 class LiveTable(Shown):
-    """The table, filling."""
+    """The table, which fills while the cells run."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         super().__init__(cells)
@@ -191,9 +193,9 @@ def _caption(view: Shown) -> str:
 def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
     """Methods across, domains down."""
     common = [c for c in columns if all(_finished(view, c, title) for title in titles)]
-    shown.add_column(view.cells[0].identity["spec"], footer=f"mean of {len(common)}")
+    shown.add_column(escape(view.cells[0].identity["spec"]), footer=f"mean of {len(common)}")
     for title in titles:
-        shown.add_column(title, justify="right", footer=_mean(view, common, title))
+        shown.add_column(escape(title), justify="right", footer=_mean(view, common, title))
     for column in columns:
         shown.add_row(column, *(_entry(view, column, title) for title in titles))
     if len(columns) == 1:
@@ -202,13 +204,13 @@ def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> N
 
 def _fill_tall(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
     """Many methods, or the variants of a sweep, down; domains across."""
-    shown.add_column(view.cells[0].identity["spec"])
+    shown.add_column(escape(view.cells[0].identity["spec"]))
     for column in [*columns, f"mean of {len(columns)}"]:
         shown.add_column(column, justify="right")
     for title in titles:
         whole = all(_finished(view, column, title) for column in columns)
         mean = _mean(view, columns, title) if whole else ""
-        shown.add_row(title, *(_entry(view, column, title) for column in columns), mean)
+        shown.add_row(escape(title), *(_entry(view, column, title) for column in columns), mean)
 
 
 def _mean(view: Shown, columns: list[str], title: str) -> str:

@@ -20,9 +20,9 @@ def compare(
         list[Path], typer.Argument(metavar="A [B]", help="Records: files, or folders of them.")
     ],
     methods: str | None = typer.Option(
-        None, help="Which two of A's methods; or which one of both A and B."
+        None, help="The labels of two methods of A, or of one that both A and B have."
     ),
-    as_json: bool = typer.Option(False, "--json", help="The numbers for machines."),
+    as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON."),
 ) -> None:
     """Compare two methods, or two runs, image by image.
 
@@ -32,9 +32,10 @@ def compare(
 
     Example: `tapr compare runs/demo --methods tent,pest-augmix`, or `tapr compare A.jsonl B.jsonl`
     """
+    from tapr import names
     from tapr.reports import paired
 
-    first, second = _sides(runs, [part.strip() for part in methods.split(",")] if methods else [])
+    first, second = _sides(runs, names.pieces(methods, ",") if methods else [])
     found = paired.compare(first, second)
     typer.echo(_json(found, first, second) if as_json else _text(found, first, second))
 
@@ -80,7 +81,7 @@ def _side(path: Path, label: str | None, settings: list[Setting]) -> Side:
     systems: dict[str, list[Side]] = {}
     for setting in settings:
         for system in setting.systems:
-            systems.setdefault(system.label, []).append(Side(system.label, setting, system))
+            systems.setdefault(system.name, []).append(Side(system.name, setting, system))
     if label is None and len(systems) > 1:
         raise InputError(
             f"{path} has several methods ({', '.join(systems)}): choose with --methods"
@@ -104,7 +105,7 @@ def _json(found: Comparison, first: Side, second: Side) -> str:
             "first": first.name,
             "second": second.name,
             "overall": numbers(found.overall),
-            "domains": {name: numbers(pairing) for name, pairing in found.domains.items()},
+            "domains": {d.name: numbers(pairing) for d, pairing in found.domains.items()},
             "differing": found.differing,
         },
         indent=2,
@@ -112,6 +113,6 @@ def _json(found: Comparison, first: Side, second: Side) -> str:
 
 
 def _text(found: Comparison, first: Side, second: Side) -> str:
-    from tapr.reports.paired_words import verdict
+    from tapr.reports.paired import verdict
 
     return "\n".join(verdict(found, first.name, second.name))

@@ -1,63 +1,40 @@
-"""The names a shell can complete, written down so that completion need not import torch.
+"""The names a shell can complete; completion imports no torch."""
 
-A test holds the tables against the registries they stand for.
-"""
-
+import tomllib
 from collections.abc import Callable, Iterable
 from importlib.resources import files
 
+from tapr import names
+
 Complete = Callable[[str], list[str]]
 
-METHODS = ("norm", "pest", "source", "tent")
-SYSTEMS = ("norm", "pest-augmix", "pest-control", "pest-randaugment", "source", "tent")
-PROTOCOLS = ("continual", "each", "gradual", "mixed")
-ORDERS = ("dirichlet", "listed", "shuffled", "sorted")
-AUGMENTATIONS = ("augmix", "identity", "randaugment")
-DATA = ("cifar10", "cifar100", "cifar100c", "cifar10c", "digits", "mnist", "usps", "visda")
-CORRUPTIONS = (
-    "brightness",
-    "contrast",
-    "defocus_blur",
-    "elastic_transform",
-    "fog",
-    "frost",
-    "gaussian_blur",
-    "gaussian_noise",
-    "glass_blur",
-    "impulse_noise",
-    "jpeg_compression",
-    "motion_blur",
-    "pixelate",
-    "saturate",
-    "shot_noise",
-    "snow",
-    "spatter",
-    "speckle_noise",
-    "zoom_blur",
-)
+METHODS = tuple(names.METHODS)
+AUGMENTATIONS = names.AUGMENTATIONS
+DATA = tuple(names.DATA)
+CORRUPTIONS = tuple(names.CORRUPTIONS)
 
 
-def among(names: Iterable[str]) -> Complete:
+def among(known: Iterable[str]) -> Complete:
     """Complete one of these names.
 
     >>> among(["fog", "frost", "snow"])("f")
     ['fog', 'frost']
     """
-    known = tuple(names)
+    listed = tuple(known)
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in known if name.startswith(incomplete)]
+        return [name for name in listed if name.startswith(incomplete)]
 
     return complete
 
 
-def several(names: Iterable[str]) -> Complete:
+def several(known: Iterable[str]) -> Complete:
     """Complete the last of several names with commas between.
 
     >>> several(["fog", "frost", "snow"])("snow,fr")
     ['snow,frost']
     """
-    complete = among(names)
+    complete = among(known)
 
     def last(incomplete: str) -> list[str]:
         before, comma, rest = incomplete.rpartition(",")
@@ -71,10 +48,19 @@ def stems(folder: str, suffix: str) -> Complete:
 
     def found(incomplete: str) -> list[str]:
         entries = (entry.name for entry in files("tapr").joinpath(*folder.split("/")).iterdir())
-        names = sorted(name.removesuffix(suffix) for name in entries if name.endswith(suffix))
-        return among(names)(incomplete)
+        stripped = sorted(name.removesuffix(suffix) for name in entries if name.endswith(suffix))
+        return among(stripped)(incomplete)
 
     return found
+
+
+def methods(incomplete: str) -> list[str]:
+    """Complete the last of several methods: names, and the labels of the ready-made specs."""
+    known = dict.fromkeys(names.METHODS)
+    for name in specs(""):
+        text = files("tapr").joinpath("runs", "specs", f"{name}.toml").read_text("utf-8")
+        known |= dict.fromkeys(tomllib.loads(text)["methods"])
+    return several(known)(incomplete)
 
 
 specs = stems("runs/specs", ".toml")

@@ -1,107 +1,105 @@
-"""The flags that replace values of a spec, the same for every command that runs one."""
+"""The flags that replace values of a spec, the same for every command that runs one.
+
+They follow from the fields of `Spec`: a new field there is a new flag here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import Signature, signature
-from typing import Any
+from inspect import Parameter, Signature, signature
+from typing import Any, NamedTuple
 
 import typer
 
-from tapr.cli.completing import (
-    CORRUPTIONS,
-    DATA,
-    ORDERS,
-    PROTOCOLS,
-    SYSTEMS,
-    among,
-    models,
-    several,
+from tapr import names
+from tapr.cli.completing import Complete, among, methods, models, several
+from tapr.runs import spec as specs
+from tapr.runs.spec import Spec
+
+_COMPLETE: dict[str, Complete] = {
+    "data": among(names.DATA),
+    "corruptions": several(names.CORRUPTIONS),
+    "protocol": among(names.PROTOCOLS),
+    "order": among(names.ORDERS),
+    "model": models,
+    "methods": methods,
+}
+_MOST = 4  # values of a default that a help text lists
+_OPTIONS = typer.Option(
+    None,
+    "--option",
+    metavar="KEY=VALUE",
+    help="Change an option: `LABEL.KEY=VALUE` of the method with this label, `KEY=VALUE` of every"
+    " method that has it. May be repeated.",
 )
 
 
-def overrides(
-    data: str | None = typer.Option(
-        None, help="e.g. `cifar10c`, `folder:PATH`.", autocompletion=among(DATA)
-    ),
-    split: str | None = typer.Option(None, help="The part of the data, e.g. `validation`."),
-    corruptions: str | None = typer.Option(
-        None,
-        help="Names, comma between; `none`: clean images.",
-        autocompletion=several(CORRUPTIONS),
-    ),
-    severity: str | None = typer.Option(None, help="1 to 5; several with commas."),
-    images: int | None = typer.Option(None, help="Images of each domain."),
-    methods: str | None = typer.Option(
-        None,
-        "--methods",
-        "--method",
-        help="e.g. `source,norm,tent,pest-augmix`, or your own `module:Class`.",
-        autocompletion=several(SYSTEMS),
-    ),
-    batch_size: int | None = typer.Option(None, help="Images in a batch."),
-    model: str | None = typer.Option(
-        None, help="A name, a path, or `module:function`.", autocompletion=models
-    ),
-    architecture: str | None = typer.Option(
-        None, help="Of a checkpoint that is not ours, e.g. `robustbench:Standard`."
-    ),
-    seed: str | None = typer.Option(None, help="Seeds of the adapters; several with commas."),
-    protocol: str | None = typer.Option(
-        None, help="`each`, `continual`, `mixed`, `gradual`.", autocompletion=among(PROTOCOLS)
-    ),
-    order: str | None = typer.Option(
-        None, help="`listed`, `shuffled`, `sorted`, `dirichlet`.", autocompletion=among(ORDERS)
-    ),
-    device: str | None = typer.Option(None, help="`cpu`, `cuda`, ..."),
-) -> dict[str, Any]:
-    """The values of a spec that the flags replace."""
-    names = _list(corruptions)
-    given: dict[str, Any] = {
-        "data": data,
-        "split": split,
-        "corruptions": [] if names == ["none"] else names,
-        "severities": _numbers("--severity", severity),
-        "images": images,
-        "methods": _list(methods),
-        "batch_size": batch_size,
-        "model": model,
-        "architecture": architecture,
-        "seeds": _numbers("--seed", seed),
-        "protocol": protocol,
-        "order": order,
-        "device": device,
-    }
-    return {key: value for key, value in given.items() if value is not None}
+class Replaced(NamedTuple):
+    """What the flags say: values of the spec, and options of its methods as they were written."""
+
+    values: dict[str, Any]
+    options: list[str]
+
+
+def flags(field: str) -> tuple[str, ...]:
+    """The flags of a field; none when it is not for the command line."""
+    found = specs.role(field).flags
+    return (f"--{field.replace('_', '-')}",) if found is None else found
 
 
 def with_overrides(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these flags after its first argument; its `replaced` is what they come to."""
-    flags = signature(overrides, eval_str=True).parameters
+    """Give a command the flags after its first argument; its `replaced` is what they say."""
+    ours = {field: _parameter(field) for field in Spec.model_fields if flags(field)}
+    options = Parameter(
+        "option", Parameter.KEYWORD_ONLY, default=_OPTIONS, annotation=list[str] | None
+    )
     own = signature(command, eval_str=True).parameters
 
     @wraps(command)
     def run(**given: Any) -> None:
-        replaced = overrides(**{name: given.pop(name) for name in flags})
-        command(**given, replaced=replaced)
+        values = {field: _value(field, given.pop(field)) for field in ours}
+        replaced = {field: value for field, value in values.items() if value is not None}
+        changed = given.pop("option") or []
+        command(**given, replaced=Replaced(replaced, changed))
 
     first, *rest = (parameter for name, parameter in own.items() if name != "replaced")
-    parameters = [first, *flags.values(), *rest]
+    parameters = [first, *ours.values(), options, *rest]
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__  # typer would take its parameters instead
     return run
 
 
-def _list(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+def _parameter(field: str) -> Parameter:
+    default: Any = typer.Option(
+        None, *flags(field), help=_help(field), autocompletion=_COMPLETE.get(field)
+    )
+    kind = specs.kind(field) if specs.is_single(field) else str
+    return Parameter(field, Parameter.KEYWORD_ONLY, default=default, annotation=kind | None)
 
 
-def _numbers(option: str, text: str | None) -> list[int] | None:
+def _help(field: str) -> str:
+    """What the field is, and its value when neither the flag nor the spec says one."""
+    info = Spec.model_fields[field]
+    values = info.default if isinstance(info.default, tuple) else (info.default,)
+    short = not info.is_required() and values[0] is not None and len(values) < _MOST
+    otherwise = f", or {', '.join(map(str, values))}" if short else ""
+    return f"{info.description}  [default: the spec's{otherwise}]"
+
+
+def _value(field: str, given: Any) -> Any:
+    """A flag's text as the field takes it."""
     from tapr.errors import InputError
 
+    if given is None or specs.is_single(field):
+        return given
+    parts = names.pieces(given, ",")
+    if parts == ["none"]:
+        return []
     try:
-        return None if text is None else [int(part) for part in _list(text) or []]
+        return [specs.kind(field)(part) for part in parts]
     except ValueError as error:
-        raise InputError(f"expected {option} as whole numbers, got {text!r}") from error
+        name = flags(field)[0]
+        raise InputError(f"expected {name} as whole numbers, got {given!r}") from error

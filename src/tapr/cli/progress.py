@@ -10,7 +10,7 @@ _QUARTERS = 4
 
 
 class Lines:
-    """Notes as lines, progress at each quarter."""
+    """Shows notes as lines, and progress as a line at each quarter."""
 
     def __init__(self, title: str, console: Console) -> None:
         self._title = title
@@ -18,7 +18,7 @@ class Lines:
         self._shown = 0
 
     def note(self, text: str) -> None:
-        """Print a line."""
+        """Print a note as a line."""
         self._shown = 0
         self._print(text)
 
@@ -34,7 +34,7 @@ class Lines:
 
 
 class Bar(Lines):
-    """Notes as lines above a bar."""
+    """Shows notes as lines above a progress bar."""
 
     def __init__(self, title: str, bars: Progress) -> None:
         super().__init__(title, bars.console)
@@ -48,7 +48,7 @@ class Bar(Lines):
 
 @contextmanager
 def watching(title: str) -> Iterator[Lines]:
-    """Watch something long; the bar goes away when it is done."""
+    """Show the progress of something long; a bar goes away when it is done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Lines(title, console)

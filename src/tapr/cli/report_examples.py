@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL import Image
 
-    from tapr.records import RunRecord
+    from tapr.records import RunRecord, Shift
     from tapr.reports.examples import Example
     from tapr.reports.html import Gallery
     from tapr.reports.tables import Table
@@ -35,8 +34,8 @@ def gallery(table: Table) -> Gallery:
 
 def contact_sheet(shown: Gallery) -> Image.Image | None:
     """The same examples as one picture; None when there is none."""
-    from tapr.reports.names import long
     from tapr.reports.sheet import Cell, sheet
+    from tapr.reports.titles import long
 
     if shown.examples is None or not shown.pixels:
         return None
@@ -55,36 +54,36 @@ def contact_sheet(shown: Gallery) -> Image.Image | None:
     return sheet(list(kept.values()), row_labels=list(kept))
 
 
-def _pixels(run: RunRecord, examples: list[Example]) -> dict[tuple[str, int], NDArray[np.uint8]]:
+def _pixels(run: RunRecord, examples: list[Example]) -> dict[tuple[Shift, int], NDArray[np.uint8]]:
     from tapr.errors import DataError
 
-    found: dict[tuple[str, int], NDArray[np.uint8]] = {}
-    for name in dict.fromkeys(example.domain for example in examples):
-        numbers = sorted({example.image for example in examples if example.domain == name})
-        domain = _domain(run, name, numbers)
-        found.update(zip([(name, n) for n in numbers], domain.read(domain.numbers), strict=True))
+    found: dict[tuple[Shift, int], NDArray[np.uint8]] = {}
+    for shift in dict.fromkeys(example.domain for example in examples):
+        mine = [example for example in examples if example.domain == shift]
+        numbers = sorted({example.image for example in mine})
+        domain = _domain(run, shift, numbers)
+        found.update(zip([(shift, n) for n in numbers], domain.read(domain.numbers), strict=True))
         labels = dict(zip(numbers, [] if domain.labels is None else domain.labels, strict=False))
-        if any(labels.get(e.image) != e.label for e in examples if e.domain == name):
+        if any(labels.get(example.image) != example.label for example in mine):
             raise DataError(f"the labels of {domain.origin} are not those in the records")
     return found
 
 
-def _domain(run: RunRecord, name: str, numbers: list[int]) -> Domain:
+def _domain(run: RunRecord, shift: Shift, numbers: list[int]) -> Domain:
     """The domain that the run's record describes; what is not on this machine is not fetched."""
-    from tapr.datasets import DATASETS, FOLDER, PUBLISHED, load
+    from tapr.datasets import DATASETS, PUBLISHED, load
     from tapr.errors import DataError
-    from tapr.reports.names import split
     from tapr.streams import clean, generated, published
 
-    data, origin = str(run.cell.get("data")), str(run.cell.get("origin"))
-    part = str(run.cell.get("split") or "test")
-    corruption, severity = split(name)
-    source = data if data.startswith(FOLDER) else re.split("[:,]", origin)[0]
-    if source in DATASETS and not DATASETS[source].where():
-        raise DataError(f"{source} is not on this machine (`tapr data get {source}`)")
-    if severity is None:
-        return clean(load(source, part), numbers)
-    if source in PUBLISHED:
-        return published(source, corruption, severity, numbers)
-    seed = re.search(r"seed (\d+)", origin)
-    return generated(load(source, part), corruption, severity, numbers, int(seed[1]) if seed else 0)
+    data, split = str(run.setting.get("data")), str(run.setting.get("split", "test"))
+    origin = run.cell.get("origin") or {}
+    if origin.get("made") == "generated" and data in PUBLISHED:
+        data = PUBLISHED[data].clean
+    if data in DATASETS and not DATASETS[data].where():
+        raise DataError(f"{data} is not on this machine (`tapr data get {data}`)")
+    if shift.corruption is None or shift.severity is None:
+        return clean(load(data, split), numbers)
+    if origin.get("made") == "published":
+        return published(data, shift.corruption, shift.severity, numbers)
+    seed = origin.get("seed") or 0
+    return generated(load(data, split), shift.corruption, shift.severity, numbers, seed)

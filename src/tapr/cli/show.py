@@ -48,7 +48,8 @@ def show(
         ),
     ] = None,
     severity: Annotated[
-        list[int] | None, typer.Option(help="1 to 5; may be repeated.  [default: 5]")
+        list[int] | None,
+        typer.Option(help="The severity, from 1 to 5; may be repeated.  [default: 5]"),
     ] = None,
     image: Annotated[
         list[int] | None, typer.Option(help="The number of an image; may be repeated.")
@@ -111,7 +112,7 @@ def _clean(dataset: Dataset, numbers: NDArray[np.int64]) -> _Grid:
 
 def _by_image(dataset: Dataset, domains: Sequence[Domain], numbers: NDArray[np.int64]) -> _Grid:
     rows = [_cells(dataset.images[numbers])] + [_cells(domain.read(numbers)) for domain in domains]
-    labels = ["clean"] + [domain.name.replace("_", " ").replace("-", " ") for domain in domains]
+    labels = ["clean"] + [f"{_corruption(domain)} {domain.severity}" for domain in domains]
     return _Grid(rows, labels, _captions(dataset, numbers))
 
 
@@ -119,12 +120,15 @@ def _by_severity(dataset: Dataset, domains: Sequence[Domain], numbers: NDArray[n
     rows: dict[str, list[Cell]] = {}
     columns = ["clean"]
     for domain in domains:
-        corruption, _, severity = domain.name.rpartition("-")
-        row = rows.setdefault(corruption.replace("_", " "), _cells(dataset.images[numbers]))
+        row = rows.setdefault(_corruption(domain), _cells(dataset.images[numbers]))
         row += _cells(domain.read(numbers))
         if len(rows) == 1:
-            columns.append(f"severity {severity}")
+            columns.append(f"severity {domain.severity}")
     return _Grid(list(rows.values()), list(rows), columns)
+
+
+def _corruption(domain: Domain) -> str:
+    return str(domain.corruption).replace("_", " ")
 
 
 def _cells(images: NDArray[np.uint8], captions: Sequence[str] = ()) -> list[Cell]:

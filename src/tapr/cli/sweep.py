@@ -10,28 +10,42 @@ import typer
 
 from tapr.cli import app
 from tapr.cli.completing import ablations, specs
-from tapr.cli.overrides import with_overrides
+from tapr.cli.overrides import Replaced, with_overrides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tapr.cli.bench_views import Silent
+    from tapr.cli.bench_views import BenchView
     from tapr.runs.sweep import Task
 
 Assignments = Annotated[
     list[str] | None,
     typer.Option(
-        "--over", metavar="KEY=A,B,C", help="Values of an option or field; repeat to cross."
+        "--over",
+        metavar="KEY=A,B,C",
+        help="The values that an option of the methods or a field of the spec takes; repeated flags"
+        " are crossed.",
     ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, help="Processes, a thread each.  [default: the cores; 1 on a GPU]"),
+    typer.Option(
+        min=1,
+        help="The number of processes, of one thread each.  [default: one a core; 1 on a GPU]",
+    ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder of the records.")]
-Resume = Annotated[bool, typer.Option(help="Go on where the folder's records stand, or refuse to.")]
-AsJson = Annotated[bool, typer.Option("--json", help="A JSON line for each finished cell.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Only errors.")]
+Out = Annotated[Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        help="Resume where the folder's records end, or refuse a folder that has records."
+    ),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print a JSON line for each finished cell instead of a table."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
 
 @dataclass
@@ -59,14 +73,14 @@ def sweep(
     as_json: AsJson = False,
     quiet: Quiet = False,
     *,
-    replaced: dict[str, Any],
+    replaced: Replaced,
 ) -> None:
     """Run a benchmark for every combination of some values, several cells at once.
 
     The values come from the spec's table `[over]` and from `--over`, which wins. A key is a field
     of the spec (`batch_size`) or an option of its methods (`lr`, `steps`) or of their augmentation
     (`severity`, `m`); a method that does not know it runs once. The cells are those of `tapr
-    bench`: the same records, whatever `--jobs` is, and a killed sweep goes on where it stopped.
+    bench`: the same records, whatever `--jobs` is, and a killed sweep resumes where it stopped.
 
     Example: `tapr sweep demo --over lr=1e-4,1e-3 --over steps=1,5 --out runs/grid`
     """
@@ -93,7 +107,7 @@ def ablate(
     as_json: AsJson = False,
     quiet: Quiet = False,
     *,
-    replaced: dict[str, Any],
+    replaced: Replaced,
 ) -> None:
     """Repeat an ablation of the paper: what does this setting matter on this model and data?
 
@@ -111,13 +125,14 @@ def ablate(
         typer.echo(f"records: {folder}    figure: tapr figures {folder} --only {name}")
 
 
-def _run(values: dict[str, Any], replaced: dict[str, Any], wanted: Wanted) -> Path:
+def _run(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Path:
     from tapr.cli.bench import check_fresh, view_of
+    from tapr.runs import spec as specs
     from tapr.runs import sweep as sweeps
     from tapr.runs.store import locked
 
     over = {**values.pop("over", {}), **sweeps.parse(wanted.over or [])}
-    made = sweeps.expand({**values, **replaced}, over)
+    made = sweeps.expand(specs.replaced(values, replaced.values, replaced.options), over)
     folder = wanted.out or Path("runs") / made[0].name
     tasks = sweeps.tasks(made, over, folder)
     check_fresh(folder, wanted.resume)
@@ -133,9 +148,9 @@ def _default_jobs(tasks: Sequence[Task]) -> int:
     return usable_cores() if all(task.spec.device == "cpu" for task in tasks) else 1
 
 
-def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: Silent) -> None:
-    """Run what is not finished, and show all; what failed is told at the end."""
-    from tapr.cli.bench import stopped
+def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: BenchView) -> None:
+    """Run what is not finished, and show all; what failed is named at the end."""
+    from tapr.cli.ending import stopped
     from tapr.errors import TaprError
     from tapr.records import BatchRecord
     from tapr.runs.parallel import run

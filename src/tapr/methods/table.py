@@ -4,13 +4,15 @@ A method is a class; its options are its constructor's, its presets stand beside
 options travel with the adapter as `adapter.recipe`, into saved states and records.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import nn
 
-from tapr import models
+from tapr import models, names
 from tapr.adapters import Adapter, Needs, Passes
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
@@ -22,6 +24,7 @@ Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
 UNSAID = ("layout", "compile", "amp", "budget", "votes", "head", "share", "window")
+_WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
 
@@ -51,7 +54,7 @@ def adapt(
             f"expected a torch.nn.Module, got {type(model).__name__}"
             + ("; tapr.models.load gets one by its name" if isinstance(model, str) else "")
         )
-    method, effective = _effective(method, preset, options)
+    method, preset, effective = _effective(method, preset, options)
     check_options({"seed": seed, "inplace": inplace})
     adapter = own.method(method)(model, **effective, seed=seed, inplace=inplace)
     adapter.recipe = _table(method, preset, seed, effective)
@@ -66,9 +69,45 @@ def recipe(
     >>> recipe("tent", lr=0.01)["lr"], recipe("tent")["lr"]
     (0.01, 0.001)
     """
-    method, effective = _effective(method, preset, options)
+    method, preset, effective = _effective(method, preset, options)
     check_options({"seed": seed})
     return _table(method, preset, seed, effective)
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """The method and the options in a variant, written as `NAME[:key=value]...`.
+
+    >>> parse("pest:augmentation=randaugment:lr=0")
+    ('pest', {'augmentation': 'randaugment', 'lr': 0})
+    >>> parse("module:Class:margin=0.3")
+    ('module:Class', {'margin': 0.3})
+    """
+    parts = names.pieces(text, ":") if isinstance(text, str) else []
+    method = ":".join(part for part in parts if "=" not in part)
+    options: dict[str, Any] = {}
+    for part in (part for part in parts if "=" in part):
+        key, _, written = part.partition("=")
+        if not key.strip() or not written.strip():
+            raise InputError(f"expected a method as NAME[:key=value]..., got {text!r}")
+        options[key.strip()] = value(written.strip())
+    if not method:
+        raise InputError(f"expected a method as NAME[:key=value]..., got {text!r}")
+    return method, options
+
+
+def value(text: str) -> Any:
+    """What a text on the command line stands for: a word, a number, or a table as JSON.
+
+    >>> value("1e-3"), value("none"), value("fog"), value('{"m": 5}')
+    (0.001, None, 'fog', {'m': 5})
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    kinds: tuple[Callable[[str], Any], ...] = (int, float, json.loads)
+    for kind in kinds:
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def load(
@@ -159,9 +198,12 @@ def about(method: str) -> About:
     return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
 
 
-def _effective(method: str, preset: str, options: Options) -> tuple[str, dict[str, Any]]:
+def _effective(variant: str, preset: str, options: Options) -> tuple[str, str, dict[str, Any]]:
+    """The method of a variant, its preset, and all its options; those given beside it win."""
+    method, written = parse(variant)
+    preset = str(written.pop("preset", preset))
     effective = {**presets(method)[preset]}
-    for name, value in options.items():
+    for name, value in {**written, **options}.items():
         if name not in effective:
             known = [*effective, "preset", "seed", "inplace"]
             raise UnknownNameError(
@@ -169,7 +211,7 @@ def _effective(method: str, preset: str, options: Options) -> tuple[str, dict[st
             )
         effective[name] = value
     check_options(effective)
-    return method, effective
+    return method, preset, effective
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:

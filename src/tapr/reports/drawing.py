@@ -6,9 +6,10 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapr.reports.needs import need
+from tapr.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,22 @@ class Drawing(NamedTuple):
     title: str
     caption: str
     figure: Figure
+
+
+def need(module: str) -> Any:
+    """Import a module of the `report` extra, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise InputError(
+            f"the page needs {package}, which is not installed: pip install 'tapr[report]'"
+        ) from error
+
+
+def as_written(text: str) -> str:
+    """A text that matplotlib draws as it is: a dollar sign begins no formula."""
+    return text.replace("$", r"\$")
 
 
 @contextmanager

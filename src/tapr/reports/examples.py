@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.records import RunRecord
+from tapr.records import RunRecord, Shift
 from tapr.reports.results import Setting
 from tapr.reports.tables import Row, Table
 
@@ -13,7 +13,7 @@ from tapr.reports.tables import Row, Table
 class Example(NamedTuple):
     """An image on which two systems disagree, one of them being right."""
 
-    domain: str
+    domain: Shift
     image: int  # its number in the data set
     label: int
     truth: str
@@ -33,8 +33,8 @@ class Examples(NamedTuple):
 
 def choose(table: Table, count: int = 8) -> Examples | None:
     """Some images that the best method fixed and some that it broke, spread over the domains."""
-    ranked = [row for row in table.rows if row.mean and row.system.method != "source"]
-    before = next((row for row in table.rows if row.system.method == "source"), None)
+    ranked = [row for row in table.rows if row.mean and row.system.adapts]
+    before = table.baseline
     if before is None or not ranked or table.setting.facts.get("protocol") == "mixed":
         return None
     after = max(ranked, key=lambda row: row.mean.value if row.mean else 0.0)
@@ -42,7 +42,7 @@ def choose(table: Table, count: int = 8) -> Examples | None:
     if not seeds:
         return None
     seed = min(seeds)
-    run = next(run for run in after.system.runs if run.cell.get("seed", 0) == seed)
+    run = next(run for run in after.system.runs if run.seed == seed)
     fixed, broken = [], []
     for domain in table.domains:
         helped, harmed = _changed(before, after, domain, seed, table.setting)
@@ -52,7 +52,7 @@ def choose(table: Table, count: int = 8) -> Examples | None:
 
 
 def _changed(
-    before: Row, after: Row, domain: str, seed: int, setting: Setting
+    before: Row, after: Row, domain: Shift, seed: int, setting: Setting
 ) -> tuple[list[Example], list[Example]]:
     pair = [row.system.outcomes.get((domain, seed)) for row in (before, after)]
     if pair[0] is None or pair[1] is None or pair[0].labels is None:

@@ -1,10 +1,14 @@
-"""Tables as text: CSV for machines, Markdown and LaTeX for people."""
+"""Tables as text: CSV for machines, Markdown and LaTeX for people, and the spec as TOML."""
 
 import csv
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tapr.reports import names
+from tapr import names
+from tapr.reports import titles
+from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate, Row, Table
 from tapr.reports.words import heading
 
@@ -23,7 +27,7 @@ def to_csv(tables: Sequence[Table]) -> str:
     for table in tables:
         for row in table.rows:
             cells = zip(table.domains, row.cells, strict=True)
-            lines = [_csv_line(table, row, domain, cell, None) for domain, cell in cells if cell]
+            lines = [_csv_line(table, row, d.name, cell, None) for d, cell in cells if cell]
             if row.mean:
                 lines.append(_csv_line(table, row, table.mean_title, row.mean, row.paper))
             writer.writerows(lines)
@@ -33,10 +37,12 @@ def to_csv(tables: Sequence[Table]) -> str:
 def _csv_line(
     table: Table, row: Row, domain: str, cell: Estimate, published: float | None
 ) -> list[object]:
-    facts, setting = table.setting.facts, table.setting
+    setting = table.setting
+    origin = setting.facts.get("origin")
+    facts = {**setting.facts, "origin": names.origin(**origin) if origin else ""}
     return [
         *(facts.get(key) for key in CSV_COLUMNS[:6]),
-        *(setting.severity, row.system.label, row.system.policy, domain),
+        *(setting.severity, row.system.name, row.system.statistics, domain),
         *(f"{value:.6f}" for value in (cell.value, *cell.interval)),
         *(cell.over, cell.images, cell.seeds, cell.finished),
         "" if published is None else f"{published:.3f}",
@@ -60,7 +66,8 @@ def to_markdown(tables: Sequence[Table]) -> str:
 def _markdown(table: Table) -> str:
     head, body = _grid(table, "**{}**", "[{} - {}]", "†")
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
-    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     return f"### {heading(table.setting)}\n\nAccuracy in %.\n\n{text}\n"
 
 
@@ -69,7 +76,10 @@ def to_latex(tables: Sequence[Table]) -> str:
     return "\n".join(_latex(table) for table in tables)
 
 
-_ESCAPES = str.maketrans({mark: f"\\{mark}" for mark in "%&_#${}"} | {"\\": r"\textbackslash{}"})
+_ESCAPES = str.maketrans(
+    {mark: f"\\{mark}" for mark in "%&_#${}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+)
 
 
 def _latex(table: Table) -> str:
@@ -99,7 +109,7 @@ def _grid(
 ) -> tuple[list[str], list[list[str]]]:
     """The heading and the lines of the main table as text."""
     several = table.setting.severity is None
-    head = ["method", "statistics", *(names.short(d, several) for d in table.domains)]
+    head = ["method", "statistics", *(titles.short(d, several) for d in table.domains)]
     head += [table.mean_title, "95 % interval"] + (["paper"] if table.has_paper else [])
     body = []
     for row in table.rows:
@@ -110,7 +120,7 @@ def _grid(
             text = percent(cell.value) + ("" if cell.finished else unfinished)
             return bold.format(text) if cell.value == table.best(column) else text
 
-        line = [row.look.title, row.system.policy]
+        line = [row.look.title, row.system.statistics]
         line += [shown(cell, column) for column, cell in enumerate(row.cells)]
         line.append(shown(row.mean, None))
         line.append(interval.format(*map(percent, row.mean.interval)) if row.mean else "-")
@@ -118,3 +128,45 @@ def _grid(
             line.append("-" if row.paper is None else percent(row.paper))
         body.append(line)
     return head, body
+
+
+# What of a setting is not a field of the spec, or is written from the domains.
+_FOUND_OUT = ("origin", "model_hash", "domains", "severities")
+
+
+def spec(setting: Setting) -> str:
+    """The spec that makes a setting's runs again, with every option of every method written out."""
+    first = setting.runs[0]
+    domains = setting.domains if setting.single else first.shifts
+    corruptions = dict.fromkeys(d.corruption for d in domains if d.corruption)
+    values = {
+        "name": first.cell.get("spec") or "again",
+        **{key: value for key, value in setting.facts.items() if key not in _FOUND_OUT},
+        "corruptions": list(corruptions),
+        "severities": sorted({d.severity for d in domains if d.severity}),
+        "seeds": sorted({seed for system in setting.systems for seed in system.seeds}),
+        "device": first.cell.get("device"),
+    }
+    if not corruptions:
+        del values["severities"]
+    lines = _pairs(values)
+    for system in setting.systems:
+        lines += ["", f"[methods.{json.dumps(system.name)}]", *_pairs(system.recipe)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(values: Mapping[str, Any]) -> list[str]:
+    """What is None is the default, and TOML has no word for it."""
+    return [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
+
+
+def _toml(value: object) -> str:
+    """A value as TOML; texts, numbers, truth values and lists are written as in JSON.
+
+    >>> _toml({"n": 1, "ops": ["shear_x"]})
+    '{"n" = 1, "ops" = ["shear_x"]}'
+    """
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+        return "{" + ", ".join(entries) + "}"
+    return json.dumps(value, ensure_ascii=False)

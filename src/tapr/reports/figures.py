@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tapr.reports import names
-from tapr.reports.drawing import INK, Drawing, style
+from tapr.records import Shift
+from tapr.reports import titles
+from tapr.reports.drawing import INK, Drawing, as_written, need, style
 from tapr.reports.grids import At, Grid, Series, grids, words
-from tapr.reports.needs import need
 from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate
 
@@ -93,7 +93,7 @@ def circles(name: str, grid: Grid) -> Drawing:
     for axes, (domain, column, series) in zip(panels, pairs, strict=False):
         _circles(axes, series.points.get(domain, {}), column, (x, y))
         third = [f"{words(k)}: {v}" for k, v in zip(grid.axes[2:], column, strict=True)]
-        several = [series.label] if len(grid.series) > 1 else []
+        several = [as_written(series.label)] if len(grid.series) > 1 else []
         axes.set_title(", ".join([_domain(domain, grid.domains), *third, *several]), fontsize=9)
         axes.set(xlabel=words(grid.axes[0]), ylabel=words(grid.axes[1]))
     return _drawing(name, grid, figure)
@@ -101,17 +101,17 @@ def circles(name: str, grid: Grid) -> Drawing:
 
 def dots(name: str, grid: Grid) -> Drawing:
     """The terms of the loss, one below the other."""
-    titles = list(dict.fromkeys(loss_title(at) for at in sorted(grid.places(), key=_loss_order)))
-    figure, panels = _panels(grid.domains, 0.28 * len(titles) + 1.1)
+    losses = list(dict.fromkeys(loss_title(at) for at in sorted(grid.places(), key=_loss_order)))
+    figure, panels = _panels(grid.domains, 0.28 * len(losses) + 1.1)
     for axes, domain in zip(panels, grid.domains, strict=True):
         for series in grid.series:
             for at, found in series.points.get(domain, {}).items():
-                place = len(titles) - 1 - titles.index(loss_title(at))
+                place = len(losses) - 1 - losses.index(loss_title(at))
                 axes.errorbar(100 * found.value, place, xerr=_reach([found]), **_DOT)
         if domain in grid.levels:
             axes.axvline(100 * grid.levels[domain].value, **_LEVEL)
-        axes.set_yticks(range(len(titles)), reversed(titles))
-        axes.set_ylim(-0.6, len(titles) - 0.4)
+        axes.set_yticks(range(len(losses)), list(reversed(losses)))
+        axes.set_ylim(-0.6, len(losses) - 0.4)
         axes.set_xlabel("accuracy, %")
         axes.grid(axis="x")
         axes.tick_params(axis="y", length=0)
@@ -142,21 +142,21 @@ KINDS = {
     "augmix": Kind(("severity", "depth", "width"), circles),
 }
 _LEVEL: dict[str, Any] = {
-    "color": names.LOOKS["source"].colour,
+    "color": titles.UNADAPTED.colour,
     "linestyle": "--",
     "linewidth": 1.4,
-    "label": names.LOOKS["source"].title,
+    "label": titles.UNADAPTED.title,
 }
 _DOT: dict[str, Any] = {
     "fmt": "o",
-    "color": names.LOOKS["pest-randaugment"].colour,
+    "color": titles.RANDAUGMENT.colour,
     "ecolor": INK,
     "elinewidth": 0.9,
     "markersize": 7,
 }
 
 
-def _panels(domains: list[str], height: float = 3.0) -> tuple[Figure, list[Axes]]:
+def _panels(domains: list[Shift], height: float = 3.0) -> tuple[Figure, list[Axes]]:
     across = min(ACROSS, len(domains))
     down = -(-len(domains) // across)
     size = (max(4.6 * across, 5.0) if across < 3 else 3.2 * across, height * down)
@@ -169,7 +169,7 @@ def _panels(domains: list[str], height: float = 3.0) -> tuple[Figure, list[Axes]
     return figure, panels[: len(domains)]
 
 
-def _line(axes: Axes, series: Series, domain: str, places: dict[Any, Any]) -> None:
+def _line(axes: Axes, series: Series, domain: Shift, places: dict[Any, Any]) -> None:
     points = sorted((places[at[0]], found) for at, found in series.points.get(domain, {}).items())
     if not points:
         return
@@ -183,7 +183,7 @@ def _line(axes: Axes, series: Series, domain: str, places: dict[Any, Any]) -> No
         markersize=5,
         linewidth=1.8,
         elinewidth=0.8,
-        label=series.label,
+        label=as_written(series.label),
     )
 
 
@@ -226,7 +226,7 @@ def _legend(figure: Figure, panels: Iterable[Axes]) -> None:
 
 
 def _drawing(name: str, grid: Grid, figure: Figure) -> Drawing:
-    title = f"Accuracy against {names.listed([words(axis) for axis in grid.axes])}"
+    title = f"Accuracy against {titles.listed([words(axis) for axis in grid.axes])}"
     return Drawing(name, title, "With 95 % intervals. Higher is better.", figure)
 
 
@@ -235,9 +235,9 @@ def _reach(estimates: Sequence[Estimate]) -> Any:
     return np.abs(100 * ends.T)
 
 
-def _domain(domain: str, domains: Sequence[str]) -> str:
-    several = len({names.split(other)[1] for other in domains}) > 1
-    return names.long(domain) if several else names.long(names.split(domain)[0])
+def _domain(domain: Shift, domains: Sequence[Shift]) -> str:
+    several = len({other.severity for other in domains}) > 1
+    return titles.long(domain) if several else titles.corruption(domain)
 
 
 def _loss_order(at: At) -> tuple[bool, ...]:

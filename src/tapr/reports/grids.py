@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tapr import records
-from tapr.reports import names
+from tapr.records import Shift
+from tapr.reports import titles
 from tapr.reports.results import Setting, System
 from tapr.reports.tables import Estimate, estimate
 
@@ -38,19 +39,19 @@ class Series(NamedTuple):
     """A system without the settings that vary: one line of a figure."""
 
     label: str
-    look: names.Look
-    points: dict[str, dict[At, Estimate]]  # domain -> place -> accuracy
+    look: titles.Look
+    points: dict[Shift, dict[At, Estimate]]  # domain -> place -> accuracy
 
 
 class Grid(NamedTuple):
     """What one figure shows: everything but the axes and the systems is the same."""
 
     axes: tuple[str, ...]
-    domains: list[str]
+    domains: list[Shift]
     series: list[Series]
-    levels: dict[str, Estimate]  # domain -> the unadapted model's accuracy
+    levels: dict[Shift, Estimate]  # domain -> the unadapted model's accuracy
 
-    def places(self, domain: str | None = None) -> list[At]:
+    def places(self, domain: Shift | None = None) -> list[At]:
         """Every place that has a point, in order."""
         wanted = self.domains if domain is None else [domain]
         found = {at for one in self.series for name in wanted for at in one.points.get(name, ())}
@@ -59,7 +60,7 @@ class Grid(NamedTuple):
 
 class _Entry(NamedTuple):
     at: At
-    method: str
+    named: titles.Named  # without the axes
     recipe: dict[str, Any]  # without the axes
     system: System
 
@@ -71,7 +72,8 @@ def grids(settings: Sequence[Setting], axes: tuple[str, ...], named: bool = True
     """
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
-        facts = {key: value for key, value in setting.facts.items() if key not in axes}
+        free = {*axes, "severities"}  # a domain's name has its severity
+        facts = {key: value for key, value in setting.facts.items() if key not in free}
         groups.setdefault(_key(facts), []).append(setting)
     found = (_grid(group, axes, named) for group in groups.values())
     return [grid for grid in found if grid.series]
@@ -79,19 +81,19 @@ def grids(settings: Sequence[Setting], axes: tuple[str, ...], named: bool = True
 
 def _grid(settings: list[Setting], axes: tuple[str, ...], named: bool) -> Grid:
     systems: dict[str, list[_Entry]] = {}
-    levels: dict[str, Estimate] = {}
+    levels: dict[Shift, Estimate] = {}
     for setting in settings:
         for system in setting.systems:
-            if system.recipe.get("method") == "source":
+            if not system.adapts:
                 levels.update(_estimates(system))
             elif entry := _entry(system, axes):
                 if not named:
-                    entry = entry._replace(method=str(entry.recipe.get("method")))
-                key = _key([entry.method, entry.recipe])
+                    entry = entry._replace(named=titles.Named(system.method, system.method))
+                key = _key([entry.named.label, entry.recipe])
                 systems.setdefault(key, []).append(entry)
     varied = [group for group in systems.values() if len({_key(entry.at) for entry in group}) > 1]
     series = _series(varied)
-    domains = sorted({d for one in series for d in one.points}, key=names.place)
+    domains = sorted({d for one in series for d in one.points}, key=titles.place)
     return Grid(axes, domains, series, {d: levels[d] for d in domains if d in levels})
 
 
@@ -101,25 +103,32 @@ def _entry(system: System, axes: tuple[str, ...]) -> _Entry | None:
     at = tuple(records.setting(cell, axis, _MISSING) for axis in axes)
     if _MISSING in at:
         return None
-    recipe = {key: value for key, value in system.recipe.items() if key not in axes}
-    given = recipe.get("augmentation_options") or {}
+    named = system.named._replace(apart="", options=_without(system.options, axes))
+    return _Entry(at, named, _without(system.recipe, axes) or {}, system)
+
+
+def _without(options: Mapping[str, Any] | None, axes: tuple[str, ...]) -> dict[str, Any] | None:
+    """Options but for the axes, which may be those of the augmentation."""
+    if options is None:
+        return None
+    rest = {key: value for key, value in options.items() if key not in axes}
+    given = rest.get("augmentation_options") or {}
     if given:
-        rest = {key: value for key, value in given.items() if key not in axes}
-        recipe["augmentation_options"] = rest
-    return _Entry(at, system.method, recipe, system)
+        rest["augmentation_options"] = {k: v for k, v in given.items() if k not in axes}
+    return rest
 
 
 def _series(groups: list[list[_Entry]]) -> list[Series]:
     recipes = [group[0].recipe for group in groups]
     labels = [_differing(recipe, recipes) for recipe in recipes]
-    looks = names.looks([(group[0].method, group[0].method) for group in groups])
+    looks = titles.looks([group[0].named for group in groups])
     made = []
     for group, label, look in zip(groups, labels, looks, strict=True):
-        points: dict[str, dict[At, Estimate]] = {}
+        points: dict[Shift, dict[At, Estimate]] = {}
         for entry in group:
             for domain, found in _estimates(entry.system).items():
                 points.setdefault(domain, {})[entry.at] = found
-        same = len({entry[0].method for entry in groups}) == 1
+        same = len({entry[0].named.label for entry in groups}) == 1
         title = label if same and label else ", ".join(filter(None, (look.title, label)))
         if points:
             made.append(Series(title, look, points))
@@ -129,7 +138,7 @@ def _series(groups: list[list[_Entry]]) -> list[Series]:
 def _differing(recipe: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
     """What tells a recipe from the others, in words."""
     keys = [k for k in recipe if any(_key(o.get(k)) != _key(recipe[k]) for o in others)]
-    return ", ".join(_told(key, recipe) for key in keys)
+    return ", ".join(_in_words(key, recipe) for key in keys)
 
 
 def words(key: str) -> str:
@@ -137,15 +146,15 @@ def words(key: str) -> str:
     return WORDS.get(key, key.replace("_", " "))
 
 
-def _told(key: str, recipe: Mapping[str, Any]) -> str:
+def _in_words(key: str, recipe: Mapping[str, Any]) -> str:
     value = recipe[key]
     if key == "statistics" and value in STATISTICS:
         return STATISTICS[value].format(**recipe)
     return f"{words(key)} {value}"
 
 
-def _estimates(system: System) -> dict[str, Estimate]:
-    """Of the domains that are finished."""
+def _estimates(system: System) -> dict[Shift, Estimate]:
+    """The accuracy on each domain that is finished."""
     found = {domain: estimate(system, [domain]) for domain, _ in system.outcomes}
     return {domain: one for domain, one in found.items() if one and one.finished}
 

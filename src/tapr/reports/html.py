@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tapr.records import RunRecord
-from tapr.reports import names, words
-from tapr.reports.drawing import Drawing, inline
+from tapr.names import STANDARD
+from tapr.records import RunRecord, Shift
+from tapr.reports import titles, words
+from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
-from tapr.reports.needs import need
-from tapr.reports.reproduce import spec
+from tapr.reports.export import spec
 from tapr.reports.results import Results, Setting
 from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
@@ -28,7 +28,7 @@ class Gallery(NamedTuple):
     """Examples with their pixels, or why there are none."""
 
     examples: Examples | None = None
-    pixels: Mapping[tuple[str, int], NDArray[np.uint8]] = {}
+    pixels: Mapping[tuple[Shift, int], NDArray[np.uint8]] = {}
     why_not: str = ""
 
 
@@ -72,7 +72,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         "headline": words.headline(table),
         "notes": words.notes(table),
         "families": _families(table),
-        "columns": [(names.long(d), names.short(d, several)) for d in table.domains],
+        "columns": [(titles.long(d), titles.short(d, several)) for d in table.domains],
         "mean_title": table.mean_title,
         "has_paper": table.has_paper,
         "rows": [_row(table, row) for row in table.rows],
@@ -94,8 +94,8 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
 
 def _families(table: Table) -> list[tuple[str, int]]:
     """The families over their columns, when exactly the standard fifteen are there."""
-    found = [names.split(domain)[0] for domain in table.domains]
-    return list(_FAMILIES.items()) if found == list(names.STANDARD) else []
+    found = [domain.corruption for domain in table.domains]
+    return list(_FAMILIES.items()) if found == list(STANDARD) else []
 
 
 def _classes(table: Table) -> dict[str, Any] | None:
@@ -106,13 +106,13 @@ def _classes(table: Table) -> dict[str, Any] | None:
     known = table.setting.runs[0].cell.get("classes") or ()
     rows = []
     for row in table.rows:
-        shares = found.rows.get(row.system.label)
+        shares = found.rows.get(row.system.name)
         if shares:
             cells = [(f"{100 * s:.1f}", s == found.best(number)) for number, s in shares.items()]
             mean = sum(shares.values()) / len(shares)
             rows.append((row.look, f"{100 * mean:.1f}", cells))
-    titles = [str(known[n]) if n < len(known) else str(n) for n in found.classes]
-    return {"names": titles, "rows": rows}
+    classes = [str(known[n]) if n < len(known) else str(n) for n in found.classes]
+    return {"names": classes, "rows": rows}
 
 
 def _row(table: Table, row: Row) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
     return {
         "title": row.look.title,
         "colour": row.look.colour,
-        "policy": row.system.policy,
+        "statistics": row.system.statistics,
         "cells": cells,
         "mean": _cell(row.mean, table.best(None)),
         "width": f"{100 * row.mean.value:.2f}" if row.mean else "0",
@@ -179,7 +179,7 @@ def _gallery(gallery: Gallery) -> dict[str, Any]:
 
 
 def _picture(example: Example, gallery: Gallery) -> dict[str, str]:
-    where = names.split(example.domain)[0].replace("_", " ")
+    where = titles.corruption(example.domain)
     image = Image.fromarray(gallery.pixels[example.domain, example.image])
     image.thumbnail((_LARGEST, _LARGEST))
     file = io.BytesIO()

@@ -1,21 +1,23 @@
-"""Two systems on the same images: what one gets right and the other does not."""
+"""Two systems on the same images: what one gets right and the other does not, also in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr import names
 from tapr.errors import InputError
-from tapr.reports import names
+from tapr.records import Shift
+from tapr.reports import titles
 from tapr.reports.results import Outcome, Setting, System, whole
 from tapr.reports.statistics import Interval, bootstrap, mcnemar
 
 
 class Side(NamedTuple):
-    """One of the two."""
+    """A system to compare with another, under the name that the comparison calls it."""
 
     name: str
     setting: Setting
@@ -43,7 +45,7 @@ class Comparison(NamedTuple):
     """All images together, and each domain for itself."""
 
     overall: Pairing
-    domains: dict[str, Pairing]
+    domains: dict[Shift, Pairing]
     repeated: bool  # does a picture occur more than once: several domains or seeds
     policies: tuple[str, str]  # whose batch-norm statistics each predicts with
     differing: list[str]  # what tells the two sides apart
@@ -54,16 +56,16 @@ def compare(first: Side, second: Side) -> Comparison:
     _check_data(first, second)
     pairs = _pairs(first, second)
     everything = list(pairs.values())
-    by_domain: dict[str, list[_Pair]] = {}
+    by_domain: dict[Shift, list[_Pair]] = {}
     for (domain, _), pair in pairs.items():
         by_domain.setdefault(domain, []).append(pair)
-    ordered = sorted(by_domain, key=names.place)
+    ordered = sorted(by_domain, key=titles.place)
     images = np.concatenate([pair.images for pair in everything])
     return Comparison(
         _pairing(everything),
         {domain: _pairing(by_domain[domain]) for domain in ordered},
         len(np.unique(images)) < len(images),
-        (first.system.policy, second.system.policy),
+        (first.system.statistics, second.system.statistics),
         _differing(first, second),
     )
 
@@ -99,7 +101,7 @@ def _interval(images: NDArray[np.int64], gains: NDArray[np.float64]) -> Interval
 
 def _check_data(first: Side, second: Side) -> None:
     for key in ("data", "origin"):
-        values = [side.setting.facts.get(key) for side in (first, second)]
+        values = [_facts(side).get(key) for side in (first, second)]
         if values[0] != values[1]:
             raise InputError(
                 f"expected two runs on the same images, got {key} {values[0]!r} of {first.name}"
@@ -107,9 +109,9 @@ def _check_data(first: Side, second: Side) -> None:
             )
 
 
-def _pairs(first: Side, second: Side) -> dict[tuple[str, int], _Pair]:
+def _pairs(first: Side, second: Side) -> dict[tuple[Shift, int], _Pair]:
     one, two = first.system.outcomes, second.system.outcomes
-    for key in sorted({*one, *two}):
+    for key in {**one, **two}:
         if key not in one or key not in two:
             having, lacking = (first, second) if key in one else (second, first)
             raise InputError(
@@ -119,7 +121,7 @@ def _pairs(first: Side, second: Side) -> dict[tuple[str, int], _Pair]:
     return {key: _pair(key, one[key], two[key], first, second) for key in one}
 
 
-def _pair(key: tuple[str, int], one: Outcome, two: Outcome, first: Side, second: Side) -> _Pair:
+def _pair(key: tuple[Shift, int], one: Outcome, two: Outcome, first: Side, second: Side) -> _Pair:
     if one.labels is None or two.labels is None:
         raise InputError(f"{_what(key)} has no labels, so nobody knows who is right")
     if len(one.images) != len(two.images):
@@ -153,7 +155,7 @@ def _order(outcome: Outcome, other: Outcome) -> NDArray[np.int64]:
     return np.argsort(outcome.images, kind="stable")
 
 
-def _what(key: tuple[str, int]) -> str:
+def _what(key: tuple[Shift, int]) -> str:
     return f"{key[0]} with seed {key[1]}"
 
 
@@ -163,7 +165,80 @@ def _open(side: Side) -> str:
 
 
 def _differing(first: Side, second: Side) -> list[str]:
-    """Every fact, and every option that both have, in which the two differ."""
-    one, two = ({**side.setting.facts, **side.system.recipe} for side in (first, second))
-    keys = [key for key in one if key in two and one[key] != two[key]]
-    return [f"{key}: {one[key]} / {two[key]}" for key in keys]
+    """Every fact of the settings, and every option that both have, in which the two differ."""
+    one, two = _facts(first), _facts(second)
+    recipes = first.system.recipe, second.system.recipe
+    shared = [key for key in recipes[0] if key in recipes[1]]
+    pairs = [(key, one.get(key), two.get(key)) for key in {**one, **two}]
+    pairs += [(key, recipes[0][key], recipes[1][key]) for key in shared]
+    return [f"{key}: {a} / {b}" for key, a, b in pairs if a != b]
+
+
+def _facts(side: Side) -> dict[str, Any]:
+    """The facts of a side's setting, where the images come from in words."""
+    origin = side.setting.facts.get("origin")
+    words = {"origin": names.origin(**origin)} if origin else {}
+    return {**side.setting.facts, **words}
+
+
+def verdict(found: Comparison, first: str, second: str) -> list[str]:
+    """The lines that `tapr compare` prints."""
+    all_ = found.overall
+    lines = [
+        f"A: {first}: {100 * all_.first:.2f} % right",
+        f"B: {second}: {100 * all_.second:.2f} % right",
+        "",
+        _sentence(all_),
+        f"B fixes {all_.fixed:,} of A's mistakes and breaks {all_.broken:,} of what A had right,"
+        f" of {all_.images:,} predictions; McNemar's exact test: p {_p(all_.p)}.",
+    ]
+    if found.repeated:
+        lines.append(
+            "The same pictures occur under several corruptions or seeds: the interval accounts for"
+            " that, the test over all of them does not."
+        )
+    if found.policies[0] != found.policies[1]:
+        lines.append(
+            f"A predicts with other batch-norm statistics ({found.policies[0]}) than B"
+            f" ({found.policies[1]}): part of the difference is theirs."
+        )
+    if len(found.domains) > 1:
+        lines += ["", *_table(found)]
+    if found.differing:
+        lines += ["", "A / B differ in " + "; ".join(found.differing)]
+    return lines
+
+
+def _sentence(pairing: Pairing) -> str:
+    points, low, high = (100 * v for v in (pairing.difference, *pairing.interval))
+    between = f"{points:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f}"
+    if low > 0:
+        return f"B is better than A: {between}."
+    if high < 0:
+        return f"B is worse than A: {between}."
+    return f"These images do not tell A and B apart: {between}."
+
+
+def _table(found: Comparison) -> list[str]:
+    width = max(len(titles.long(domain)) for domain in found.domains)
+    head = f"{'':{width}}      A      B   B - A   95 % interval  fixed broken        p"
+    lines = [head]
+    for domain, p in found.domains.items():
+        low, high = (100 * end for end in p.interval)
+        lines.append(
+            f"{titles.long(domain):{width}} {100 * p.first:6.2f} {100 * p.second:6.2f}"
+            f" {100 * p.difference:+7.2f} {low:+7.2f} {high:+7.2f} {p.fixed:6d} {p.broken:6d}"
+            f" {_p(p.p).removeprefix('= '):>8}"
+        )
+    return lines
+
+
+def _p(value: float) -> str:
+    """A p-value, as small as one can believe it.
+
+    >>> _p(0.5), _p(0.0004), _p(1e-20)
+    ('= 0.50', '= 0.0004', '< 1e-6')
+    """
+    if value < 1e-6:
+        return "< 1e-6"
+    return f"= {value:.2f}" if value >= 0.01 else f"= {value:.1g}"

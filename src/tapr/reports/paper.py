@@ -1,27 +1,51 @@
 """What the paper published (Sivaprasad & Fleuret 2021), to stand beside ours."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tapr.reports import names
-from tapr.reports.results import Setting
+from tapr.names import STANDARD
+from tapr.reports import titles
+from tapr.reports.results import Setting, System
+
+
+class Number(NamedTuple):
+    """The share predicted right by a method with these options besides its defaults."""
+
+    method: str
+    options: Mapping[str, Any]
+    accuracy: float
 
 
 class Published(NamedTuple):
     """A row of the paper's main table and the setting it was measured in."""
 
     title: str
-    accuracy: Mapping[str, float]  # method's label -> share predicted right
+    numbers: tuple[Number, ...]
     model: str
     model_key: str  # what a model's name has in it when it is this one
     batch_size: int
     images: int | None
     severity: int | None
 
+    def of(self, system: System) -> float | None:
+        """What was published for a system's method with its options, if it stands for itself."""
+        mine = (system.method, system.options)
+        found = (each.accuracy for each in self.numbers if (each.method, each.options) == mine)
+        return None if system.apart else next(found, None)
+
+
+def _numbers(source: float, tent: float, randaugment: float, augmix: float) -> tuple[Number, ...]:
+    return (
+        Number("source", {}, source),
+        Number("tent", {}, tent),
+        Number("pest", {"augmentation": "randaugment"}, randaugment),
+        Number("pest", {}, augmix),
+    )
+
 
 _CIFAR10 = Published(
     title="CIFAR-10-C",
-    accuracy={"source": 0.565, "tent": 0.814, "pest-randaugment": 0.809, "pest-augmix": 0.812},
+    numbers=_numbers(source=0.565, tent=0.814, randaugment=0.809, augmix=0.812),
     model="WRN-28-10",
     model_key="28-10",
     batch_size=200,
@@ -30,7 +54,7 @@ _CIFAR10 = Published(
 )
 _CIFAR100 = Published(
     title="CIFAR-100-C",
-    accuracy={"source": 0.532, "tent": 0.645, "pest-randaugment": 0.654, "pest-augmix": 0.657},
+    numbers=_numbers(source=0.532, tent=0.645, randaugment=0.654, augmix=0.657),
     model="WRN-40-2 (trained with AugMix)",
     model_key="40-2",
     batch_size=200,
@@ -39,7 +63,7 @@ _CIFAR100 = Published(
 )
 _VISDA = Published(
     title="VisDA-C",
-    accuracy={"source": 0.441, "tent": 0.609, "pest-randaugment": 0.671, "pest-augmix": 0.672},
+    numbers=_numbers(source=0.441, tent=0.609, randaugment=0.671, augmix=0.672),
     model="ResNet-50",
     model_key="resnet-50",
     batch_size=64,
@@ -58,7 +82,8 @@ PAPER = {
 def published(setting: Setting) -> Published | None:
     """The paper's row for this data, whatever else differs."""
     row = PAPER.get(str(setting.facts.get("data")))
-    if row is None or (row.severity is not None and "clean" in setting.domains):
+    clean = not setting.facts.get("severities")
+    if row is None or (row.severity is not None and clean):
         return None
     return row
 
@@ -72,13 +97,13 @@ def differences(setting: Setting, row: Published) -> list[str]:
         found.append(f"the paper's model is {row.model}, here it is {model}")
     if row.images is not None and facts.get("images") != row.images:
         found.append(
-            f"it predicts {row.images:,} images of each, here {names.count(facts['images'])}"
+            f"it predicts {row.images:,} images of each, here {titles.count(facts.get('images'))}"
         )
     if facts.get("batch_size") != row.batch_size:
         found.append(f"its batches hold {row.batch_size} images, here {facts.get('batch_size')}")
     if row.severity is not None:
         found += _corruptions(setting, row)
-    if facts.get("protocol") != "each":
+    if not setting.single:
         found.append(f"it resets before each domain, here the stream is {facts.get('protocol')}")
     return found
 
@@ -88,11 +113,11 @@ def _corruptions(setting: Setting, row: Published) -> list[str]:
     if setting.severity != row.severity:
         here = setting.severity or "several"
         found.append(f"its severity is {row.severity}, here it is {here}")
-    have = {names.split(domain)[0] for domain in setting.domains}
-    missing = len(set(names.STANDARD) - have)
+    have = {domain.corruption for domain in setting.domains}
+    missing = len(set(STANDARD) - have)
     if missing:
-        count = len(names.STANDARD)
+        count = len(STANDARD)
         found.append(f"its mean is over {count} corruptions, {missing} of which are not here")
-    if "generated" in str(setting.facts.get("origin")):
+    if (setting.facts.get("origin") or {}).get("made") == "generated":
         found.append(f"it reads the published {row.title} files, here the corruptions are our own")
     return found

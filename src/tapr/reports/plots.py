@@ -1,15 +1,17 @@
-"""The figures of a setting, drawn with matplotlib."""
+"""The figures of a setting, drawn with matplotlib, and the curves along its stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tapr.reports import along, names
-from tapr.reports.drawing import FAINT, INK, Drawing, style
-from tapr.reports.needs import need
+from tapr.records import BatchRecord, Shift
+from tapr.reports import titles
+from tapr.reports.drawing import FAINT, INK, Drawing, as_written, need, style
+from tapr.reports.results import Setting, System, batches
 from tapr.reports.tables import Row, Table, cost
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ENTRY = 1.6  # inches of an entry of a legend
+_POINTS = 12  # a stream of more batches than this is smoothed to about so many
 
 
 def drawings(table: Table) -> list[Drawing]:
@@ -60,12 +63,12 @@ def bars(table: Table) -> Drawing | None:
             values,
             slot * 0.92,
             color=row.look.colour,
-            label=row.look.title,
+            label=as_written(row.look.title),
             yerr=np.abs(ends.T - values),
             error_kw={"elinewidth": 0.8, "ecolor": INK, "alpha": 0.6},
         )
     several = table.setting.severity is None
-    labels = [names.short(domain, several) for domain in table.domains]
+    labels = [titles.short(domain, several) for domain in table.domains]
     axes.set_xticks(range(len(labels)), labels)
     axes.tick_params(axis="x", length=0)
     axes.set(ylabel="accuracy, %", ylim=(0, 100), xlim=(-0.6, len(labels) - 0.4))
@@ -81,12 +84,12 @@ def bars(table: Table) -> Drawing | None:
 
 def stream(table: Table) -> Drawing | None:
     """Accuracy along the stream."""
-    curves = _curves(table, along.accuracy)
+    curves = _curves(table, batch_accuracy)
     if not curves:
         return None
     figure, (axes,) = _figure(9.8, 3.8)
     for row, curve in curves:
-        _line(axes, row, along.Curve(curve.x, 100 * curve.y))
+        _line(axes, row, Curve(curve.x, 100 * curve.y))
     _along(axes, table)
     axes.set_ylabel("accuracy, %")
     _legend(figure, _handles(axes))
@@ -95,8 +98,8 @@ def stream(table: Table) -> Drawing | None:
 
 def losses(table: Table) -> Drawing | None:
     """The terms of the loss along the stream, a panel each."""
-    terms = along.terms(table.setting)
-    panels = [(term, _curves(table, along.term(term))) for term in terms]
+    found = loss_terms(table.setting)
+    panels = [(term, _curves(table, loss_term(term))) for term in found]
     panels = [(term, curves) for term, curves in panels if curves]
     if not panels:
         return None
@@ -104,7 +107,7 @@ def losses(table: Table) -> Drawing | None:
     shown: dict[str, Any] = {}
     for axes, (term, curves) in zip(all_axes, panels, strict=True):
         for row, curve in curves:
-            shown[row.look.title] = _line(axes, row, curve)
+            shown[as_written(row.look.title)] = _line(axes, row, curve)
         _along(axes, table)
         axes.set_title(term)
         axes.set_ylim(bottom=0)
@@ -132,7 +135,7 @@ def trade(table: Table) -> Drawing | None:
             color=row.look.colour,
             markersize=9,
             elinewidth=1,
-            label=row.look.title,
+            label=as_written(row.look.title),
         )
     axes.set_xscale("log")
     ticker = need("matplotlib.ticker")
@@ -152,12 +155,12 @@ def trade(table: Table) -> Drawing | None:
     )
 
 
-def _curves(table: Table, read: Callable[[Any], float | None]) -> list[tuple[Row, along.Curve]]:
-    found = [(row, along.curve(row.system, read)) for row in table.rows]
+def _curves(table: Table, read: Callable[[Any], float | None]) -> list[tuple[Row, Curve]]:
+    found = [(row, curve(row.system, read)) for row in table.rows]
     return [(row, curve) for row, curve in found if curve]
 
 
-def _line(axes: Axes, row: Row, curve: along.Curve) -> Any:
+def _line(axes: Axes, row: Row, curve: Curve) -> Any:
     step = max(1, len(curve.x) // 8)
     (line,) = axes.plot(
         curve.x,
@@ -167,7 +170,7 @@ def _line(axes: Axes, row: Row, curve: along.Curve) -> Any:
         markevery=step,
         markersize=5,
         linewidth=1.8,
-        label=row.look.title,
+        label=as_written(row.look.title),
     )
     return line
 
@@ -176,13 +179,13 @@ def _along(axes: Axes, table: Table) -> None:
     axes.set_xlabel("images seen")
     axes.grid(axis="y")
     axes.xaxis.set_major_formatter(need("matplotlib.ticker").StrMethodFormatter("{x:,.0f}"))
-    starts = along.boundaries(table.setting)
+    starts = boundaries(table.setting)
     for start, domain in starts if len(starts) > 1 else []:
         axes.axvline(start, color=FAINT, linewidth=0.8, linestyle=":")
         axes.text(
             start,
             1.0,
-            f" {names.short(domain, True)}",
+            f" {titles.short(domain, True)}",
             fontsize=7,
             rotation=90,
             va="top",
@@ -196,3 +199,73 @@ def _caption(table: Table) -> str:
     return (over if table.setting.single else "") + (
         "A moving average over a twelfth of the stream." if many else "One point for each batch."
     )
+
+
+class Curve(NamedTuple):
+    """A line of a figure."""
+
+    x: NDArray[np.float64]  # images seen at the middle of each batch
+    y: NDArray[np.float64]
+
+
+def batch_accuracy(batch: BatchRecord) -> float | None:
+    """The share of a batch that was predicted right."""
+    return batch.correct / len(batch.predicted) if batch.labels and batch.predicted else None
+
+
+def loss_term(name: str) -> Callable[[BatchRecord], float | None]:
+    """The reader of a loss term; what is not finite is left out."""
+
+    def read(batch: BatchRecord) -> float | None:
+        value = batch.terms.get(name)
+        return value if value is not None and np.isfinite(value) else None
+
+    return read
+
+
+def loss_terms(setting: Setting) -> list[str]:
+    """The loss terms that occur, in the order of their first occurrence."""
+    found = (name for run in setting.runs for batch in run.batches for name in batch.terms)
+    return list(dict.fromkeys(found))
+
+
+def curve(system: System, read: Callable[[BatchRecord], float | None]) -> Curve | None:
+    """The mean over the system's runs, batch by batch, for as long as all of them go on."""
+    lines = []
+    for run in system.runs:
+        values = [read(batch) for batch in batches(run)]
+        sizes = np.array([len(batch.predicted) for batch in batches(run)], np.float64)
+        known = [value for value in values if value is not None]
+        if known and len(known) == len(values):
+            lines.append((np.cumsum(sizes) - sizes / 2, np.array(known, np.float64)))
+    if not lines:
+        return None
+    shortest = min(len(y) for _, y in lines)
+    mean = np.mean([y[:shortest] for _, y in lines], axis=0)
+    return Curve(lines[0][0][:shortest], smooth(mean))
+
+
+def smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A centred moving average; at the ends over what is there.
+
+    >>> smooth(np.array([1.0, 2.0, 3.0])).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    width = max(1, len(values) // _POINTS) | 1  # odd
+    kernel = np.ones(width)
+    weights = np.convolve(np.ones(len(values)), kernel, "same")
+    return np.asarray(np.convolve(values, kernel, "same") / weights, np.float64)
+
+
+def boundaries(setting: Setting) -> list[tuple[float, Shift]]:
+    """Where each domain of one continuing stream begins, in images."""
+    if setting.single or not setting.runs:
+        return []
+    longest = max(setting.runs, key=lambda run: run.images)
+    found: list[tuple[float, Shift]] = []
+    seen = 0
+    for batch in batches(longest):
+        if not found or found[-1][1] != batch.shift:
+            found.append((float(seen), batch.shift))
+        seen += len(batch.predicted)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +15,8 @@ from numpy.typing import NDArray
 
 from tapr import records
 from tapr.errors import DataError
-from tapr.records import BatchRecord, RunRecord
-from tapr.reports import names
-
-# What has to be equal for numbers to stand in one table.
-COMMON = (
-    *("data", "split", "origin", "images", "protocol", "order"),
-    *("batch_size", "model", "model_hash"),
-)
+from tapr.records import BatchRecord, RunRecord, Shift
+from tapr.reports import titles
 
 
 class Outcome(NamedTuple):
@@ -43,31 +37,69 @@ class Outcome(NamedTuple):
 class System:
     """One method with one table of options: a row."""
 
-    label: str  # the method's label; with the options that differ when there are several of it
-    method: str
-    recipe: Mapping[str, Any]
+    label: str  # what the spec calls it
+    apart: Mapping[str, Any]  # the options that tell it from other systems of its label
     runs: list[RunRecord]
 
-    @cached_property
-    def outcomes(self) -> dict[tuple[str, int], Outcome]:
-        """By domain and seed."""
-        found = {}
-        for run in self.runs:
-            for domain, outcome in _outcomes(run).items():
-                found[domain, int(run.cell.get("seed", 0))] = outcome
+    @property
+    def name(self) -> str:
+        """The label, with the options that differ where there are several systems of it."""
+        return self.label + self._apart
+
+    @property
+    def named(self) -> titles.Named:
+        """What its title follows from; options that tell it apart stand behind the title."""
+        cell = self.runs[0].cell
+        options = cell.get("options")
+        if options is not None:
+            options = {key: value for key, value in options.items() if key not in self.apart}
+        title = str(cell.get("title") or self.method)
+        return titles.Named(self.label, self.method, title, options, self._apart)
+
+    @property
+    def method(self) -> str:
+        """The method's own name."""
+        return self.runs[0].method
+
+    @property
+    def options(self) -> Mapping[str, Any] | None:
+        """The options that are not the method's defaults; None when they are not known."""
+        found: Mapping[str, Any] | None = self.runs[0].cell.get("options")
         return found
+
+    @property
+    def recipe(self) -> Mapping[str, Any]:
+        """Every option."""
+        return self.runs[0].recipe
+
+    @property
+    def adapts(self) -> bool:
+        """False for the unadapted baseline."""
+        return self.runs[0].adapts
+
+    @property
+    def statistics(self) -> str:
+        """Whose batch-norm statistics it predicts with."""
+        return str(self.runs[0].cell.get("statistics") or "not recorded")
+
+    @cached_property
+    def outcomes(self) -> dict[tuple[Shift, int], Outcome]:
+        """What it made of each domain with each seed."""
+        return {
+            (domain, run.seed): outcome
+            for run in self.runs
+            for domain, outcome in _outcomes(run).items()
+        }
 
     @property
     def seeds(self) -> list[int]:
         """Every seed there is a run of."""
-        return sorted({int(run.cell.get("seed", 0)) for run in self.runs})
+        return sorted({run.seed for run in self.runs})
 
     @property
-    def policy(self) -> str:
-        """Whose batch-norm statistics it predicts with, and what feeds them."""
-        use = str(self.recipe.get("statistics", "source"))
-        feeds = use in ("running", "cumulative") and self.recipe.get("views")
-        return f"{use}, fed by {self.recipe.get('feed', 'views')}" if feeds else use
+    def _apart(self) -> str:
+        listed = ", ".join(f"{key}={value}" for key, value in self.apart.items())
+        return f" ({listed})" if listed else ""
 
 
 @dataclass(frozen=True)
@@ -75,17 +107,22 @@ class Setting:
     """What its systems share: data, model and protocol. One table."""
 
     facts: Mapping[str, Any]
-    severity: int | None  # of all its domains; None when they differ or have none
     systems: list[System]
 
     @cached_property
-    def domains(self) -> list[str]:
+    def domains(self) -> list[Shift]:
         """In the stream's order when it is one stream, else in the standard order."""
         found = {domain for system in self.systems for domain, _ in system.outcomes}
         if self.single:
-            return sorted(found, key=names.place)
-        along = [b.domain for s in self.systems for run in s.runs for b in run.batches]
+            return sorted(found, key=titles.place)
+        along = [b.shift for s in self.systems for run in s.runs for b in run.batches]
         return list(dict.fromkeys(along))
+
+    @property
+    def severity(self) -> int | None:
+        """The severity of all its domains; None when they differ or have none."""
+        levels = list(self.facts.get("severities") or [])
+        return int(levels[0]) if len(levels) == 1 else None
 
     @property
     def single(self) -> bool:
@@ -94,7 +131,7 @@ class Setting:
 
     @property
     def runs(self) -> list[RunRecord]:
-        """All of them."""
+        """The runs of all its systems."""
         return [run for system in self.systems for run in system.runs]
 
 
@@ -129,24 +166,20 @@ def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
     """Sort runs into settings; of two runs of the same thing the longer one is kept."""
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
-        groups.setdefault(_key([_facts(run), _severity(run)]), []).append(run)
-    settings = [
-        Setting(_facts(group[0]), _severity(group[0]), _systems(group, problems))
-        for group in groups.values()
-    ]
+        groups.setdefault(_key(run.setting), []).append(run)
+    settings = [Setting(group[0].setting, _systems(group, problems)) for group in groups.values()]
     return sorted(settings, key=lambda s: (str(s.facts.get("data")), s.severity or 0))
 
 
 def batches(run: RunRecord) -> list[BatchRecord]:
-    """In the stream's order, each once."""
+    """A run's batches in the stream's order, each once."""
     return [batch for _, batch in sorted({batch.number: batch for batch in run.batches}.items())]
 
 
 def whole(run: RunRecord) -> bool:
     """Did the run end, and is every line of it there?"""
     numbers = [batch.number for batch in batches(run)]
-    domains = len(run.cell.get("domains", ()))
-    expected = int(run.cell.get("images", 0)) * domains
+    expected = int(run.setting.get("images", 0)) * len(run.shifts)
     return run.end is not None and numbers == [*range(len(numbers))] and run.images >= expected
 
 
@@ -162,60 +195,39 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def _facts(run: RunRecord) -> dict[str, Any]:
-    """What the run's setting is; the seed of generated corruptions goes with the run's."""
-    facts = {key: run.cell.get(key) for key in COMMON}
-    facts["split"] = facts["split"] or "test"
-    facts["origin"] = re.sub(r" with seed \d+", "", str(facts["origin"] or ""))
-    if facts["protocol"] not in (None, "each"):
-        facts["domains"] = list(run.cell.get("domains", ()))
-    return facts
-
-
-def _severity(run: RunRecord) -> int | None:
-    levels = {names.split(str(domain))[1] for domain in run.cell.get("domains", ())}
-    return levels.pop() if len(levels) == 1 else None
-
-
 def _systems(runs: list[RunRecord], problems: list[str]) -> list[System]:
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for run in runs:
-        groups.setdefault((str(run.cell.get("method")), _key(_recipe(run))), []).append(run)
+        groups.setdefault((run.label, _key(run.recipe)), []).append(run)
     recipes: dict[str, list[dict[str, Any]]] = {}
-    for (method, _), group in groups.items():
-        recipes.setdefault(method, []).append(_recipe(group[0]))
+    for (label, _), group in groups.items():
+        recipes.setdefault(label, []).append(group[0].recipe)
     systems = []
-    for (method, _), group in groups.items():
-        recipe = _recipe(group[0])
-        label = method + _apart(recipe, recipes[method])
-        systems.append(System(label, method, recipe, _once(label, group, problems)))
-    ranks = {method: rank for rank, method in enumerate(names.ORDER)}
-    return sorted(systems, key=lambda s: (ranks.get(s.method, len(ranks)), _natural(s.label)))
+    for (label, _), group in groups.items():
+        system = System(label, _apart(group[0].recipe, recipes[label]), group)
+        systems.append(replace(system, runs=_once(system.name, group, problems)))
+    return sorted(systems, key=lambda s: (titles.rank(s.named), _natural(s.name)))
 
 
-def _once(label: str, runs: list[RunRecord], problems: list[str]) -> list[RunRecord]:
+def _once(name: str, runs: list[RunRecord], problems: list[str]) -> list[RunRecord]:
     """One run for each stream and seed."""
     kept: dict[str, RunRecord] = {}
     for run in runs:
-        key = _key([run.cell.get("domains"), run.cell.get("seed")])
+        what = ", ".join(map(str, run.shifts))
+        key = _key([what, run.seed])
         if key in kept:
-            what = ", ".join(map(str, run.cell.get("domains", ())))
-            seed = run.cell.get("seed")
-            problems.append(f"two runs of {label} on {what} with seed {seed}: the longer is shown")
+            problems.append(
+                f"two runs of {name} on {what} with seed {run.seed}: the longer is shown"
+            )
         kept[key] = max(kept.get(key, run), run, key=lambda r: (r.images, r.end is not None))
     return list(kept.values())
 
 
-def _recipe(run: RunRecord) -> dict[str, Any]:
-    return {key: value for key, value in run.cell.get("recipe", {}).items() if key != "seed"}
-
-
-def _apart(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> str:
-    """What tells this table of options from the others of the same label."""
+def _apart(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> dict[str, Any]:
+    """The options that tell this table from the others of the same label."""
     mine, others = _flat(recipe), [_flat(other) for other in all_of_it]
-    keys = {key for other in others for key in other | mine}
-    differing = [k for k in sorted(keys) if any(o.get(k) != mine.get(k) for o in others)]
-    return f" ({', '.join(f'{key}={mine.get(key)}' for key in differing)})" if differing else ""
+    keys = sorted({key for other in others for key in other | mine})
+    return {k: mine.get(k) for k in keys if any(o.get(k) != mine.get(k) for o in others)}
 
 
 def _flat(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -233,13 +245,13 @@ def _natural(text: str) -> list[tuple[float, str]]:
     return [(float(part), "") if number % 2 else (0, part) for number, part in enumerate(parts)]
 
 
-def _outcomes(run: RunRecord) -> dict[str, Outcome]:
-    parts: dict[str, list[BatchRecord]] = {}
+def _outcomes(run: RunRecord) -> dict[Shift, Outcome]:
+    parts: dict[Shift, list[BatchRecord]] = {}
     for batch in batches(run):
-        parts.setdefault(batch.domain, []).append(batch)
+        parts.setdefault(batch.shift, []).append(batch)
     complete = whole(run)
-    countable = run.cell.get("protocol", "each") in ("each", "continual")
-    expected = int(run.cell.get("images", 0))
+    countable = run.setting.get("protocol", "each") in ("each", "continual")
+    expected = int(run.setting.get("images", 0))
     found = {}
     for domain, group in parts.items():
         labels = [label for batch in group for label in batch.labels or ()]

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr.records import class_accuracies, confusion
-from tapr.reports import names, paper
+from tapr.names import STANDARD
+from tapr.records import Shift, class_accuracies, confusion
+from tapr.reports import paper, titles
 from tapr.reports.results import Outcome, Setting, System
 from tapr.reports.statistics import Interval, bootstrap, over_seeds
 
@@ -27,7 +28,7 @@ class Row(NamedTuple):
     """A system's line."""
 
     system: System
-    look: names.Look
+    look: titles.Look
     cells: list[Estimate | None]  # one for each domain of the table
     mean: Estimate | None  # only when every domain it is over is there and finished
     paper: float | None  # what the paper published for this method
@@ -37,8 +38,8 @@ class Table(NamedTuple):
     """Accuracy, systems down and domains across."""
 
     setting: Setting
-    domains: list[str]
-    averaged: list[str]  # the domains that the mean is over
+    domains: list[Shift]
+    averaged: list[Shift]  # the domains that the mean is over
     rows: list[Row]
 
     @property
@@ -47,8 +48,13 @@ class Table(NamedTuple):
         return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "accuracy"
 
     @property
+    def baseline(self) -> Row | None:
+        """The row of the unadapted model, if it is there."""
+        return next((row for row in self.rows if not row.system.adapts), None)
+
+    @property
     def has_paper(self) -> bool:
-        """Is there anything published to show?"""
+        """Has the paper published a number for one of the rows?"""
         return any(row.paper is not None for row in self.rows)
 
     def best(self, column: int | None) -> float | None:
@@ -63,10 +69,10 @@ def table(setting: Setting) -> Table:
     The mean is over the standard fifteen when all are there; else over all that are.
     """
     domains = setting.domains
-    standard = [domain for domain in domains if names.split(domain)[0] in names.STANDARD]
-    averaged = standard if len(standard) == len(names.STANDARD) else domains
+    standard = [domain for domain in domains if domain.corruption in STANDARD]
+    averaged = standard if len(standard) == len(STANDARD) else domains
     row = paper.published(setting)
-    looks = names.looks([(system.method, system.label) for system in setting.systems])
+    looks = titles.looks([system.named for system in setting.systems])
     return Table(
         setting,
         domains,
@@ -77,14 +83,14 @@ def table(setting: Setting) -> Table:
                 look,
                 [estimate(system, [domain]) for domain in domains],
                 _whole(estimate(system, averaged)),
-                row.accuracy.get(system.label) if row else None,  # of its own options alone
+                row.of(system) if row else None,
             )
             for system, look in zip(setting.systems, looks, strict=True)
         ],
     )
 
 
-def estimate(system: System, domains: Sequence[str]) -> Estimate | None:
+def estimate(system: System, domains: Sequence[Shift]) -> Estimate | None:
     """The mean over the domains, with a 95 % interval over seeds, or else over images.
 
     None when a domain is missing or has no labels.
@@ -173,7 +179,7 @@ def cost(system: System) -> Cost | None:
 class ByClass(NamedTuple):
     """The accuracy of each class, over all domains and seeds."""
 
-    rows: dict[str, dict[int, float]]  # system's label -> class -> share predicted right
+    rows: dict[str, dict[int, float]]  # system's name -> class -> share predicted right
 
     @property
     def classes(self) -> list[int]:
@@ -188,6 +194,6 @@ class ByClass(NamedTuple):
 def by_class(table: Table) -> ByClass:
     """Which classes a method is good at; only of systems that are finished."""
     done = [row.system for row in table.rows if row.mean]
-    batches = {s.label: [batch for run in s.runs for batch in run.batches] for s in done}
-    shares = {label: class_accuracies(confusion(part)) for label, part in batches.items()}
+    batches = {s.name: [batch for run in s.runs for batch in run.batches] for s in done}
+    shares = {name: class_accuracies(confusion(part)) for name, part in batches.items()}
     return ByClass(shares)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from tapr import names
 from tapr.records import RunRecord
-from tapr.reports import names, paper
+from tapr.reports import paper, titles
 from tapr.reports.results import Setting, whole
 from tapr.reports.tables import Row, Table
 
@@ -21,11 +22,11 @@ def heading(setting: Setting) -> str:
     facts = setting.facts
     data = str(facts.get("data"))
     parts = [names.DATA.get(data, data)]
-    if facts.get("split") != "test":
+    if facts.get("split", "test") != "test":
         parts.append(f"split {facts.get('split')}")
     if setting.severity:
         parts.append(f"severity {setting.severity}")
-    images = names.count(facts.get("images"))
+    images = titles.count(facts.get("images"))
     parts.append(f"{images} images" + (" of each" if len(setting.domains) > 1 else ""))
     parts += [f"batches of {facts.get('batch_size')}", f"model {facts.get('model')}"]
     if facts.get("protocol") not in (None, "each"):
@@ -37,7 +38,8 @@ def heading(setting: Setting) -> str:
 
 def about(setting: Setting) -> str:
     """Where the images come from and how they follow each other, as a sentence."""
-    origin = str(setting.facts.get("origin") or "of unknown origin")
+    known = setting.facts.get("origin")
+    origin = names.origin(**known) if known else "of unknown origin"
     protocol = str(setting.facts.get("protocol") or "each")
     if len(setting.domains) == 1:
         return f"Images: {origin}."
@@ -48,8 +50,8 @@ def about(setting: Setting) -> str:
 def headline(table: Table) -> list[str]:
     """What the table shows, in plain words: the best, the unadapted, the part of the gradient."""
     ranked = sorted((row for row in table.rows if row.mean), key=lambda row: -_mean(row))
-    adapted = [row for row in ranked if row.system.method != "source"]
-    source = next((row for row in ranked if row.system.method == "source"), None)
+    adapted = [row for row in ranked if row.system.adapts]
+    source = next((row for row in ranked if not row.system.adapts), None)
     if not adapted:
         return [_says(source) + "."] if source else ["Nothing here is finished yet."]
     best = adapted[0]
@@ -83,7 +85,7 @@ def _beaten(best: Row, others: Sequence[Row]) -> list[str]:
     if within:
         verb = "lies" if len(within) == 1 else "lie"
         return [
-            f"{_first(names.listed(within))} {verb} within its 95 % interval; tapr compare says"
+            f"{_first(titles.listed(within))} {verb} within its 95 % interval; tapr compare says"
             " whether they differ."
         ]
     return [f"Next comes {others[0].look.spoken} with {_percent(_mean(others[0]))}."]
@@ -124,8 +126,8 @@ def notes(table: Table) -> list[str]:
 def _policies(table: Table) -> list[str]:
     users: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.system.method != "source":
-            users.setdefault(row.system.policy, []).append(row.look.title)
+        if row.system.adapts:
+            users.setdefault(row.system.statistics, []).append(row.look.title)
     if len(users) < 2:
         return []
     listed = "; ".join(f"{policy}: {', '.join(titles)}" for policy, titles in users.items())
@@ -150,8 +152,8 @@ def _paper(table: Table) -> list[str]:
 
 
 def _mean_note(table: Table) -> list[str]:
-    corruptions = {names.split(domain)[0] for domain in table.averaged}
-    if len(table.domains) < 2 or corruptions == {"clean"}:
+    corruptions = {domain.corruption for domain in table.averaged}
+    if len(table.domains) < 2 or corruptions == {None}:
         return []
     if corruptions >= set(names.STANDARD):
         extra = len(table.domains) - len(table.averaged)
@@ -186,7 +188,7 @@ def _unfinished(table: Table) -> list[str]:
         missing = [d for d, cell in zip(table.domains, row.cells, strict=True) if cell is None]
         if open_ or missing:
             parts = [f"{len(open_)} of its {len(runs)} runs are cut short (†)"] * bool(open_)
-            parts += [f"nothing yet on {names.listed([names.short(d) for d in missing])}"] * bool(
+            parts += [f"nothing yet on {titles.listed([titles.short(d) for d in missing])}"] * bool(
                 missing
             )
             found.append(f"{_first(row.look.title)} is not finished: {'; '.join(parts)}.")
@@ -199,8 +201,9 @@ def _environments(runs: Iterable[RunRecord]) -> list[str]:
     for key, what in (("tapr", "versions of tapr"), ("torch", "versions of torch")):
         values = sorted({str(run.environment[key]) for run in runs if key in run.environment})
         if len(values) > 1:
-            found.append(f"These runs come from different {what}: {names.listed(values)}.")
-    places = {(run.environment.get("machine"), run.environment.get("threads")) for run in runs}
+            found.append(f"These runs come from different {what}: {titles.listed(values)}.")
+    keys = ("machine", "threads")
+    places = {tuple(str(run.environment.get(key)) for key in keys) for run in runs}
     if len(places) > 1:
         found.append("Not all runs come from one machine and thread count: compare no speeds.")
     return found

@@ -1,27 +1,30 @@
-"""`tapr adapt`, from what was asked for to a summary."""
+"""`tapr adapt`: from a request, through the images, to a summary."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from tapr import methods
 from tapr.datasets import Watcher
-from tapr.errors import DataError, StateError
+from tapr.errors import DataError, InputError, StateError
 from tapr.models.state import fingerprint
-from tapr.runs import catalogue, labels, listing, preprocess
+from tapr.runs import labels, listing, preprocess
 from tapr.runs.device import usable
 from tapr.runs.folder import ENOUGH, Job, Read, Reader
 from tapr.runs.predictions import Predictions
-from tapr.runs.summary import Summary, summarise
+from tapr.runs.store import save_state
+from tapr.runs.summary import Summary, read_summary, summarise
 
 SAID = 5  # images without a prediction that are named; the CSV names them all
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to predict, with what, and where to."""
+    """The images to predict, the model and method, and the files to write."""
 
     source: str
     model: str
@@ -44,15 +47,18 @@ class Request:
 
 
 class Adapting:
-    """A request with its model, adapter and list of images at hand."""
+    """A request with its model, adapter and list of images loaded."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        found = catalogue.find_model(request.model, request.architecture).eval()
+        if request.save_state is not None and request.save_state.is_dir():
+            raise InputError(f"expected a file for --save-state, got {request.save_state}")
+        self.predictions = Predictions(request.out)
+        found = methods.find_model(request.model, request.architecture).eval()
         self.said = preprocess.config(found, request.model)
         self.preprocessing = preprocess.preprocessing({**self.said, **request.settings})
         model = preprocess.normalized(found, self.preprocessing).to(usable(request.device))
-        adapter = catalogue.adapt(model, request.method, seed=request.seed, **request.options)
+        adapter = methods.adapt(model, request.method, seed=request.seed, **request.options)
         if request.load_state is not None:
             adapter.load(request.load_state)
         names = labels.class_names(request.labels, self.said)
@@ -67,17 +73,31 @@ class Adapting:
             request.batch_size,
             prefetch=self.listing.total is not None,
         )
-        self.predictions = Predictions(request.out)
 
     def run(self, watch: Watcher) -> Summary:
-        """Go on from where the CSV stands; say what it came to."""
+        """Predict the images that have no row yet, and sum up.
+
+        The pre-flight check of a new run comes before anything is written or replaced.
+        """
+        names = iter(self.listing.names)
+        before = self.predictions.record()
+        classes: int | None = None
+        if before is None or not self.request.resume:
+            self.predictions.check_free()
+            first = self._first(names)
+            classes = self._preflight(first, watch)
+            names = chain(first.names, names)
         with self.predictions.locked():
-            names = iter(self.listing.names)
             record = self.predictions.record()
-            if record is None or not self.request.resume:
-                self.predictions.discard()
-                names = self._begin(names, watch)
-            else:
+            if (record is None) != (before is None):
+                raise DataError(
+                    f"another tapr has written or removed {self.predictions.path} meanwhile: give"
+                    " the same command again"
+                )
+            if classes is not None:
+                source = self.request.source
+                self.predictions.begin(self._identity(), source=source, classes=classes)
+            elif record is not None:
                 self.predictions.check_same(self._identity())
                 if record["summary"] is not None:
                     return self._finished(names, record)
@@ -85,19 +105,20 @@ class Adapting:
             self._go(names, watch)
             return self._end()
 
-    def _begin(self, names: Iterator[str], watch: Watcher) -> Iterator[str]:
-        """Look at the first batch before anything is written; give it back with the rest."""
+    def _first(self, names: Iterator[str]) -> Read:
         first = list(islice(names, self.request.batch_size))
         if not first:
             raise DataError("expected the paths of images on standard input, got none")
+        return self.reader.read(first)
+
+    def _preflight(self, first: Read, watch: Watcher) -> int:
+        """Try the first batch, note what is suspicious, and return the number of classes."""
         options = {"seed": self.request.seed, **self.request.options}
-        read = self.reader.read(first)
-        notes, classes = self.job.preflight(read, self.request.method, options)
-        for note in (*notes, *self._notes(read)):
+        notes, classes = self.job.preflight(first, self.request.method, options)
+        for note in (*notes, *self._notes(first)):
             watch.note(f"note: {note}")
         watch.note(f"images: {self.preprocessing}")
-        self.predictions.begin(self._identity(), source=self.request.source, classes=classes)
-        return chain(first, names)
+        return classes
 
     def _notes(self, first: Read) -> Iterator[str]:
         own, asked = self.said.get("input_size"), self.request.settings.get("input_size")
@@ -113,25 +134,26 @@ class Adapting:
     def _go(self, names: Iterator[str], watch: Watcher) -> None:
         done = self._skip(names)
         if done:
-            watch.note(f"going on after {done:,} images")
+            watch.note(f"resuming after {done:,} images")
         said = 0
-        for batch in self.job.run(self.reader.batches(names), self.predictions):
-            for name, why in batch.errors.items():
-                said += 1
-                if said <= SAID:
-                    watch.note(f"not predicted: {name}: {why}")
-            done += batch.images
-            watch.progress(done, self.listing.total)
+        with closing(self.job.run(self.reader.batches(names), self.predictions)) as batches:
+            for batch in batches:
+                for name, why in batch.errors.items():
+                    said += 1
+                    if said <= SAID:
+                        watch.note(f"not predicted: {name}: {why}")
+                done += batch.images
+                watch.progress(done, self.listing.total)
 
     def _skip(self, names: Iterator[str]) -> int:
-        """Pass over the images that have their row; the list must be the one of the rows."""
+        """Skip the images that have a row; the list must be the one the rows were made from."""
         done = 0
         for done, row in enumerate(self.predictions.rows(), 1):
             name = next(names, None)
             if name != row.path:
                 raise DataError(
                     f"{self.predictions.path} was begun with another list: image {done} was"
-                    f" {row.path}, now {name or 'there is none'}; give the same list to go on,"
+                    f" {row.path}, now {name or 'there is none'}; give the same list to resume,"
                     " another --out, or --no-resume to start anew"
                 )
         return done
@@ -148,19 +170,19 @@ class Adapting:
                 f"{self.predictions.path} is finished and its adapted state was not kept:"
                 " --no-resume runs it again"
             )
-        return Summary(**record["summary"])
+        return read_summary(record["summary"], self.predictions.folder)
 
     def _end(self) -> Summary:
         classes = (self.predictions.record() or {})["classes"]
         names: Sequence[str] = self.job.names or [f"class {number}" for number in range(classes)]
         summary = summarise(self.predictions.rows(), names, self.job.adapter.refused)
         if self.request.save_state is not None:
-            self.job.adapter.save(self.request.save_state)
+            save_state(self.job.adapter, self.request.save_state)
         self.predictions.finish(asdict(summary))
         return summary
 
     def _identity(self) -> dict[str, Any]:
-        """All that decides the rows, but for the list, which is compared with them."""
+        """Everything that decides the rows, except the list, which is compared with them."""
         request = self.request
         return {
             "model": request.model,

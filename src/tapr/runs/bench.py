@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from tapr import datasets
+from tapr import datasets, methods, names
 from tapr.adapters import Adapter, Passes
 from tapr.errors import ModelError
 from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
-from tapr.runs import catalogue
+from tapr.runs import spec as specs
 from tapr.runs.device import usable
-from tapr.runs.evaluate import evaluate
+from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
 from tapr.streams import Domain, Stream, clean, corrupted
 from tapr.streams.stream import as_tensor
+
+# What of a run's identity is words for people, and decides no number.
+_WORDS = {"title", "options", "statistics", "adapts"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +56,38 @@ class Cell:
     @property
     def column(self) -> str:
         """The domain's name, or the stream's."""
-        return self.domains[0].name if len(self.domains) == 1 else self.identity["protocol"]
+        if len(self.domains) == 1:
+            return self.domains[0].name
+        return str(self.identity["setting"]["protocol"])
 
     @property
     def file(self) -> str:
         """A name that people can read and that no other spec has."""
-        text = json.dumps(self.identity, sort_keys=True)
+        decisive = {key: value for key, value in self.identity.items() if key not in _WORDS}
+        text = json.dumps(decisive, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        label = self.label.replace(":", ".")  # of `module:Class`
-        return f"{self.column}.{label}.seed{self.seed}.{digest}.jsonl"
+        return f"{self.column}.{names.slug(self.label)}.seed{self.seed}.{digest}.jsonl"
+
+
+class Traits(NamedTuple):
+    """What a record says about a method besides its options."""
+
+    title: str  # the method's name for people
+    statistics: str  # whose batch-norm statistics predict
+    adapts: bool  # False for the unadapted baseline
+    views: str
+    passes: Passes
+
+
+def traits(adapter: Adapter) -> Traits:
+    """What can be read off an adapter."""
+    return Traits(
+        title=adapter.title or str(adapter.recipe["method"]),
+        statistics=adapter.policy,
+        adapts=adapter.adapts,
+        views=repr(getattr(adapter, "views", None)),
+        passes=adapter.passes,
+    )
 
 
 class Bench:
@@ -69,15 +95,23 @@ class Bench:
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
-        self.model = catalogue.find_model(spec.model, spec.architecture)
+        self.model = methods.find_model(spec.model, spec.architecture)
         self.model.eval().to(usable(spec.device))
-        adapters = {label: catalogue.adapt(self.model, **o) for label, o in spec.methods.items()}
-        self.views = {label: repr(getattr(a, "views", None)) for label, a in adapters.items()}
+        self.traits = {
+            label: traits(methods.adapt(self.model, **table))
+            for label, table in spec.methods.items()
+        }
         domains = _domains(spec)
         _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
-            Cell(label, seed, stream, self._identity(label, seed, stream), adapters[label].passes)
+            Cell(
+                label,
+                seed,
+                stream,
+                self._identity(label, seed, stream),
+                self.traits[label].passes,
+            )
             for stream in streams
             for label in spec.methods
             for seed in spec.seeds
@@ -89,11 +123,16 @@ class Bench:
 
     def adapter(self, cell: Cell) -> Adapter:
         """A fresh adapter of the cell's method."""
-        return catalogue.adapt(self.model, **self.spec.methods[cell.label], seed=cell.seed)
+        return methods.adapt(self.model, **self.spec.methods[cell.label], seed=cell.seed)
 
-    def run(self, cell: Cell) -> Iterator[BatchRecord]:
-        """Run a cell from where its file stands; a finished one yields nothing."""
-        journal = self.journal(cell)
+    def run(
+        self, cell: Cell, observe: Observe | None = None, journal: Journal | None = None
+    ) -> Generator[BatchRecord, None, None]:
+        """Run a cell from where its file ends; a finished one yields nothing.
+
+        `journal` is the cell's, when it has been opened already.
+        """
+        journal = journal or self.journal(cell)
         if journal.finished:
             return
         adapter = self.adapter(cell)
@@ -105,7 +144,7 @@ class Bench:
             order=self.spec.order,
             seed=cell.seed,
         )
-        batches = evaluate(adapter, stream, done, self.spec.device)
+        batches = evaluate(adapter, stream, done, self.spec.device, observe)
         yield from journal.write(cell.identity, adapter, batches)
 
     @cached_property
@@ -113,26 +152,54 @@ class Bench:
         return fingerprint(self.model.state_dict())
 
     def _identity(self, label: str, seed: int, domains: tuple[Domain, ...]) -> dict[str, Any]:
-        spec = self.spec
+        spec, table, traits = self.spec, self.spec.methods[label], self.traits[label]
+        uncommon = [f for f in Spec.model_fields if specs.is_single(f) and not specs.role(f).common]
         return {
             "spec": spec.name,
-            "data": spec.data,
-            "split": spec.split,
-            "origin": domains[0].origin,
-            "domains": [domain.name for domain in domains],
-            "images": len(domains[0]),
-            "classes": list(domains[0].classes),
-            "protocol": spec.protocol,
-            "order": spec.order,
-            "batch_size": spec.batch_size,
-            "model": spec.model,
-            "model_hash": self._model_hash,
-            "method": label,
-            "views": self.views[label],
-            "recipe": catalogue.recipe(**spec.methods[label], seed=seed),
+            "label": label,
+            "method": table["method"],
+            "title": traits.title,
+            "options": _options(table),
+            "statistics": traits.statistics,
+            "adapts": traits.adapts,
+            "recipe": methods.recipe(**table, seed=seed),
+            "views": traits.views,
             "seed": seed,
-            "device": spec.device,
+            **{field: getattr(spec, field) for field in uncommon},
+            "setting": self._setting(domains),
+            "origin": asdict(domains[0].origin),
+            "domains": [
+                {"name": d.name, "corruption": d.corruption, "severity": d.severity}
+                for d in domains
+            ],
+            "classes": list(domains[0].classes),
         }
+
+    def _setting(self, domains: tuple[Domain, ...]) -> dict[str, Any]:
+        """What must be equal for numbers to stand in one table."""
+        origin = domains[0].origin
+        severities = {domain.severity for domain in domains if domain.severity is not None}
+        setting = {
+            **specs.common(self.spec),
+            "images": len(domains[0]),
+            "severities": sorted(severities),
+            # A seed of the corruptions goes with the run's own: it does not keep numbers apart.
+            "origin": {"dataset": origin.dataset, "made": origin.made},
+            "model_hash": self._model_hash,
+        }
+        if len(domains) > 1:
+            setting["domains"] = [domain.name for domain in domains]
+        return setting
+
+
+def _options(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The options in a method's table that are not the defaults of its preset."""
+    preset = table.get("preset", "paper")
+    effective, defaults = (
+        methods.recipe(**given) for given in (table, {"method": table["method"], "preset": preset})
+    )
+    changed = {k: v for k, v in effective.items() if k not in defaults or defaults[k] != v}
+    return changed if preset == "paper" else {"preset": preset, **changed}
 
 
 def _check_classes(model: nn.Module, domain: Domain, device: str) -> None:

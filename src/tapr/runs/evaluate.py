@@ -1,39 +1,31 @@
 """A stream through an adapter, as records of its batches: the one place that reads labels."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from tapr.adapters import Adapter
 from tapr.records import BatchRecord
 from tapr.streams import Stream
+from tapr.types import Prediction
 
-
-class Counter:
-    """Counts the images that go through a model, forward and with a gradient behind them."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self.forward = self.backward = 0
-        adapter.model.register_forward_hook(self._count)
-
-    def _count(self, module: object, inputs: tuple[Any, ...], output: object) -> None:
-        self.forward += len(inputs[0])
-        self.backward += len(inputs[0]) * torch.is_grad_enabled()
-
-    def take(self) -> tuple[int, int]:
-        """The counts since the last call."""
-        counts = self.forward, self.backward
-        self.forward = self.backward = 0
-        return counts
+Observe = Callable[[Prediction, BatchRecord], None]
+TOP = 5  # classes of each image that a record keeps
 
 
 def evaluate(
-    adapter: Adapter, stream: Stream, first: int = 0, device: str = "cpu"
+    adapter: Adapter,
+    stream: Stream,
+    first: int = 0,
+    device: str = "cpu",
+    observe: Observe | None = None,
 ) -> Iterator[BatchRecord]:
-    """Predict the stream from batch `first` on; the adapter is reset where the stream says so."""
-    counter = Counter(adapter)
+    """Predict the stream from batch `first` on; the adapter is reset where the stream says so.
+
+    `observe` is called with every prediction and its record, before the record is handed out.
+    """
     steps = stream.plan[first:]
     for number, (step, batch) in enumerate(zip(steps, stream.starting(first), strict=True), first):
         images = batch.images.to(device)
@@ -43,19 +35,44 @@ def evaluate(
         prediction = adapter.predict(images)
         predicted = prediction.logits.argmax(1).tolist()
         seconds = time.perf_counter() - started
-        forward, backward = counter.take()
-        yield BatchRecord(
+        domains = step.segment.domains
+        record = BatchRecord(
             number=number,
             domain=batch.domain,
+            corruption=domains[0].corruption if len(domains) == 1 else None,
+            severity=domains[0].severity if len(domains) == 1 else None,
             images=step.numbers.tolist(),
             labels=None if batch.labels is None else batch.labels.tolist(),
             predicted=predicted,
+            **_confidence(prediction.logits, batch.labels),
             loss=prediction.loss,
             terms=dict(prediction.terms),
             steps=prediction.steps,
             kept=prediction.kept,
             refused=prediction.refused,
-            forward=forward,
-            backward=backward,
+            forward=prediction.forward,
+            backward=prediction.backward,
             seconds=round(seconds, 6),
         )
+        if observe is not None:
+            observe(prediction, record)
+        yield record
+
+
+def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:
+    """The likeliest classes of each image, and how likely its true class is."""
+    likelihoods = logits.detach().float().cpu().log_softmax(1)  # [B, K]
+    values, classes = likelihoods.topk(min(TOP, likelihoods.shape[1]))
+    found: dict[str, Any] = {
+        "top": classes.tolist(),
+        "probabilities": [[_short(p) for p in row] for row in values.exp().tolist()],
+    }
+    if labels is not None:
+        true = likelihoods.gather(1, labels[:, None])[:, 0]
+        found["log_likelihoods"] = [_short(value) for value in true.tolist()]
+    return found
+
+
+def _short(value: float) -> float:
+    """The number with six significant digits, which take less room in a file."""
+    return float(f"{value:.6g}")

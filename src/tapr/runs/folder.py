@@ -1,6 +1,7 @@
-"""Images by path through an adapter: read, adapted on, predicted, written down, batch by batch."""
+"""Images by path through an adapter: each batch is read, adapted on, predicted and written."""
 
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from tapr.errors import DataError, ModelError, TaprError
 from tapr.models.output import logits_of
 from tapr.objectives import entropy
 from tapr.runs.doctor import check
-from tapr.runs.labels import check_count
+from tapr.runs.labels import Truth, check_count
 from tapr.runs.predictions import Predictions, Row
 from tapr.runs.preprocess import Preprocessing
 from tapr.streams.stream import ahead, as_tensor
@@ -34,10 +35,18 @@ class Read(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What one batch came to."""
+    """A batch whose rows are written."""
 
-    images: int
+    images: int  # rows, of images with and without a prediction
     errors: dict[str, str]
+
+
+class Judged(NamedTuple):
+    """The prediction for one image."""
+
+    predicted: int
+    confidence: float
+    entropy: float  # in nats
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +61,10 @@ class Reader:
     def batches(self, names: Iterator[str]) -> Iterator[Read]:
         """Batches of so many files; where some cannot be read, a batch has fewer images."""
         read = map(self.read, iter(lambda: list(islice(names, self.batch_size)), []))
-        return ahead(read, 1) if self.prefetch else read
+        yield from ahead(read, 1) if self.prefetch else read
 
     def read(self, names: list[str]) -> Read:
-        """Read one batch."""
+        """Read one batch of files."""
         found = dict(zip(names, in_threads(self._pixels, names), strict=True))
         errors = {name: str(found[name]) for name in names if isinstance(found[name], Exception)}
         pixels: list[Any] = [found[name] for name in names if name not in errors]
@@ -63,10 +72,18 @@ class Reader:
         return Read(names, images, errors)
 
     def _pixels(self, name: str) -> NDArray[np.uint8] | DataError:
+        path = self.root / name
         try:
-            return self.preprocessing.read(self.root / name)
+            # Opening a FIFO waits for a writer, and a device may have no end.
+            if not stat.S_ISREG(path.stat().st_mode):
+                return DataError("not a regular file")
+            return self.preprocessing.read(path)
         except DataError as error:
             return error
+        except MemoryError:
+            return DataError("the file does not fit into memory")
+        except (OSError, ValueError) as error:  # no such file; a NUL in its name
+            return DataError(getattr(error, "strerror", None) or str(error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,54 +93,66 @@ class Job:
     model: nn.Module
     adapter: Adapter
     names: Sequence[str]  # of the classes; empty when they have none
-    truth: Callable[[str], int | None]
+    truth: Truth
     compare: bool = True  # predict with the unadapted model too
     strict: bool = False  # an image that cannot be read ends the run
     device: str = "cpu"
 
-    def run(self, batches: Iterator[Read], predictions: Predictions) -> Iterator[Done]:
-        """Predict the batches and write them down, one after the other."""
-        for batch in batches:
-            if self.strict and batch.errors:
-                name, why = next(iter(batch.errors.items()))
-                raise DataError(f"cannot read the image {name}: {why}")
-            rows = self.rows(batch)
-            predictions.append(rows, self.adapter)
-            yield Done(len(rows), {row.path: row.error for row in rows if row.error})
+    def run(self, batches: Iterator[Read], predictions: Predictions) -> Generator[Done, None, None]:
+        """Predict the batches and write their rows; an interruption saves the adapter's state."""
+        with predictions.kept(self.adapter):
+            for batch in batches:
+                if self.strict and batch.errors:
+                    name, why = next(iter(batch.errors.items()))
+                    raise DataError(f"cannot read the image {name}: {why}")
+                rows = self.rows(batch)
+                predictions.append(rows, self.adapter)
+                yield Done(len(rows), {row.path: row.error for row in rows if row.error})
 
     def rows(self, batch: Read) -> list[Row]:
-        """Adapt on a batch and predict it; what fails is said in the rows."""
+        """Adapt on a batch and predict it; an image without a prediction has its row's `error`."""
         rows = {name: Row(name, error=why) for name, why in batch.errors.items()}
         readable = [name for name in batch.names if name not in batch.errors]
         if batch.images is not None:
             images = batch.images.to(self.device)
             try:
-                before = _judged(self._source(images)) if self.compare else None
+                before = _judged(self._source(images)) if self.compare else [None] * len(images)
                 after = _judged(self.adapter(images))
             except TaprError as error:  # the adapter is as it was: the next batch may do
                 rows |= {name: Row(name, error=str(error)) for name in readable}
             else:
-                empty = [(None, None, None)] * len(readable)
-                for name, new, old in zip(readable, after, before or empty, strict=True):
+                for name, new, old in zip(readable, after, before, strict=True):
                     rows[name] = self._row(name, new, old)
         return [rows[name] for name in batch.names]
 
     def preflight(self, batch: Read, method: str, options: dict[str, Any]) -> tuple[list[str], int]:
-        """Try a batch before anything is written: what is worth a note, and the classes."""
+        """Try a batch before anything is written; return notes and the number of classes."""
         if batch.images is None:
             name, why = next(iter(batch.errors.items()))
             raise DataError(
                 f"none of the first {len(batch.names)} images can be read: {name}: {why}"
             )
-        images = batch.images.to(self.device)
+        images, notes = self._classified(batch.images.to(self.device))
         findings = check(self.model, images, method, **options).findings
         for level, text in findings:
             if level == "problem":
                 raise ModelError(f"{text} (found before anything was written)")
         logits = self._source(images)
         check_count(self.names, logits.shape[1])
-        notes = [text for level, text in findings if level == "note"]
+        self.truth.check(logits.shape[1])
+        notes += [text for level, text in findings if level == "note"]
         return notes + self._suspicions(logits), logits.shape[1]
+
+    def _classified(self, images: Tensor) -> tuple[Tensor, list[str]]:
+        """The images that the unadapted model has finite logits for, and a note on the others."""
+        try:
+            finite = self._source(images).isfinite().all(1)
+        except Exception:  # the check, which tries all of them again, says why
+            return images, []
+        bad = len(images) - int(finite.sum())
+        if bad in (0, len(images)):
+            return images, []
+        return images[finite], [f"{bad} of the first {len(images)} images have no finite logits"]
 
     def _suspicions(self, logits: Tensor) -> list[str]:
         first, *others = set(logits.argmax(1).tolist())
@@ -139,25 +168,35 @@ class Job:
         with torch.no_grad():
             return logits_of(self.model(images), len(images))
 
-    def _row(self, name: str, new: Sequence[Any], old: Sequence[Any]) -> Row:
-        return Row(
+    def _row(self, name: str, new: Judged | None, old: Judged | None) -> Row:
+        if new is None:
+            return Row(name, error="the model's logits for this image are not finite")
+        row = Row(
             path=name,
-            predicted=new[0],
-            name=self._called(new[0]),
-            confidence=new[1],
-            entropy=new[2],
-            source_predicted=old[0],
-            source_name=self._called(old[0]),
-            source_confidence=old[1],
-            source_entropy=old[2],
+            predicted=new.predicted,
+            name=self._called(new.predicted),
+            confidence=new.confidence,
+            entropy=new.entropy,
             label=self.truth(name),
         )
+        if old is None:
+            return row
+        return row._replace(
+            source_predicted=old.predicted,
+            source_name=self._called(old.predicted),
+            source_confidence=old.confidence,
+            source_entropy=old.entropy,
+        )
 
-    def _called(self, number: int | None) -> str | None:
-        return self.names[number] if self.names and number is not None else None
+    def _called(self, number: int) -> str | None:
+        return self.names[number] if self.names else None
 
 
-def _judged(logits: Tensor) -> list[tuple[int, float, float]]:
-    """Class, confidence and entropy of each image."""
-    confidence, predicted = logits.float().softmax(1).max(1)
-    return list(zip(predicted.tolist(), confidence.tolist(), entropy(logits).tolist(), strict=True))
+def _judged(logits: Tensor) -> list[Judged | None]:
+    """The predictions that logits [B, K] stand for; None where they are not finite."""
+    logits = logits.float()
+    confidence, predicted = logits.softmax(1).max(1)
+    columns = (predicted.tolist(), confidence.tolist(), entropy(logits).tolist())
+    finite = logits.isfinite().all(1).tolist()
+    rows = zip(finite, *columns, strict=True)
+    return [Judged(*row) if good else None for good, *row in rows]

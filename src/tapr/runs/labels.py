@@ -1,4 +1,4 @@
-"""What the classes are called, and what the images really show, where that is known."""
+"""Names of the classes, and the true classes of images, where they are known."""
 
 import csv
 import json
@@ -41,6 +41,7 @@ class Truth:
 
     def __init__(self, names: Sequence[str], path: Path | None = None) -> None:
         self._places = {name: place for place, name in enumerate(names)}
+        self._path = path
         self._listed = None if path is None else dict(self._read(path))
 
     def __call__(self, name: str) -> int | None:
@@ -48,6 +49,15 @@ class Truth:
         if self._listed is not None:
             return self._listed.get(name)
         return self._places.get(PurePosixPath(name).parent.name)
+
+    def check(self, classes: int) -> None:
+        """Refuse a label that is none of the model's classes."""
+        for name, label in (self._listed or {}).items():
+            if label >= classes:
+                raise DataError(
+                    f"{self._path}: expected labels from 0 to {classes - 1}, as the model has"
+                    f" {classes} classes, got {label} for {name}"
+                )
 
     def _read(self, path: Path) -> list[tuple[str, int]]:
         try:
@@ -62,16 +72,22 @@ class Truth:
     def _class(self, path: Path, row: list[str]) -> int:
         if len(row) == 2 and row[1] in self._places:
             return self._places[row[1]]
-        if len(row) == 2 and row[1].isdecimal():
+        if len(row) == 2 and row[1].isdecimal() and len(row[1]) < 10:
             return int(row[1])
+        hint = "" if all(map(_is_utf8, row[1:])) else "; the file's text is not UTF-8"
         raise DataError(
-            f"{path}: expected rows of path,label (a class's name or number), got {row}"
+            f"{path}: expected rows of path,label (a class's name or number), got {row}{hint}"
         )
+
+
+def _is_utf8(text: str) -> bool:
+    """Did all bytes of a text that was read with `surrogateescape` make sense?"""
+    return not any("\udc80" <= letter <= "\udcff" for letter in text)
 
 
 def _read_names(path: Path) -> tuple[str, ...]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         if path.suffix != ".json":
             return tuple(line.strip() for line in text.splitlines() if line.strip())
         content = json.loads(text)
@@ -79,7 +95,9 @@ def _read_names(path: Path) -> tuple[str, ...]:
             content = [content[str(place)] for place in range(len(content))]
         if not isinstance(content, list):
             raise ValueError(f"expected a list or an object, got {type(content).__name__}")
-    except (OSError, ValueError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"cannot read class names from {path}: its text is not UTF-8") from error
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read class names from {path}: {error}") from error
     except KeyError as error:
         raise DataError(f"{path}: expected a name for every class, none for {error}") from error

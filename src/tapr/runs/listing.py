@@ -1,6 +1,8 @@
-"""Which images to predict: a folder, a list in a file, or a list from standard input."""
+"""The list of images to predict: a folder, a text file of paths, or paths on standard input."""
 
+import io
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ STDIN = "-"
 
 
 class Listing(NamedTuple):
-    """Images by path, in their order."""
+    """Paths of images, in the order in which they are predicted."""
 
     names: Iterable[str]  # as they are written down
     root: Path  # what they are relative to
@@ -29,7 +31,7 @@ def find(source: str, *, shuffle: bool = False, seed: int = 0) -> Listing:
     With `shuffle` they are mixed; without it a folder is in the order of its paths.
     """
     if source == STDIN:
-        listing = Listing(_lines(sys.stdin), Path(), None)
+        listing = Listing(_lines(_stdin()), Path(), None)
     elif Path(source).is_dir():
         names = list(_below(Path(source)))
         if not names:
@@ -66,13 +68,28 @@ def _read_list(path: Path) -> list[str]:
     if path.suffix.lower() in SUFFIXES:
         raise InputError(f"expected a folder, a text file that lists images, or -, got {path}")
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        if not _may_be_read(path):
+            raise DataError(f"expected a text file with one path per line, {path} is a device")
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             names = list(_lines(file))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     if not names or any("\0" in name for name in names[:1]):
         raise DataError(f"expected a text file with one path per line, {path} is not one")
     return names
+
+
+def _may_be_read(path: Path) -> bool:
+    """Is it a file, or a FIFO like the shell's `<(command)`? A device may have no end."""
+    mode = path.stat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
+
+
+def _stdin() -> TextIO:
+    """Standard input, where a path may have any bytes except a newline."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
+    return sys.stdin
 
 
 def _lines(file: TextIO) -> Iterator[str]:

@@ -50,14 +50,14 @@ class Worker:
     cell: Cell | None = None
 
     def give(self, task: Task) -> Event:
-        """Let it run a cell."""
+        """Let the process run a cell."""
         self.cell = task.cell
         with suppress(OSError):  # it died: hearing from it will say so
             self.pipe.send((task.spec, task.cell.file))
         return Event("start", task.cell)
 
     def hear(self) -> Event:
-        """What became of its cell."""
+        """Wait for the next news of the process's cell."""
         assert self.cell is not None
         try:
             kind, detail = self.pipe.recv()
@@ -67,7 +67,7 @@ class Worker:
         return Event(kind, self.cell, detail)
 
     def stop(self) -> None:
-        """End it, by force if it does not listen."""
+        """End the process, by force if it does not react."""
         self.process.terminate()
         self.process.join(PATIENCE)
         self.process.kill()
@@ -82,7 +82,7 @@ def usable_cores() -> int:
 
 
 def run(tasks: Sequence[Task], folder: Path, jobs: int) -> Iterator[Event]:
-    """Run the cells, `jobs` at once; what fails is told and the rest goes on."""
+    """Run the cells, `jobs` at once; what fails is reported and the rest goes on."""
     waiting = deque(tasks)
     idle: list[Worker] = []
     busy: dict[Connection, Worker] = {}
@@ -144,7 +144,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _work(pipe: Connection, folder: Path) -> None:
-    """The worker's whole life: cells, one after another, until it is told to end."""
+    """The worker's whole life: cells, one after another, until the parent ends it."""
     process.prepare()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

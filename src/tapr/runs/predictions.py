@@ -1,28 +1,27 @@
-"""Predictions on disk: a CSV that grows batch by batch, and a folder beside it to go on from.
+"""Predictions on disk: a CSV that grows batch by batch, and a folder beside it to resume from.
 
-The folder holds what was asked for (`run.json`) and, while the run is under way, the adapter's
-state, named after the length the CSV had at that moment: a kill at any time leaves a pair of the
-two that fit together, and what the CSV has beyond that is cut off and done again.
+The folder holds what was asked for (`run.json`) and, while the run is unfinished, the adapter's
+saved state.
 """
 
 import csv
 import io
 import json
 import os
-import time
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, NamedTuple
 
 from tapr import files
 from tapr.adapters import Adapter
-from tapr.errors import DataError
-from tapr.runs.store import environment, locked
+from tapr.errors import DataError, InputError
+from tapr.runs.store import LOCK, Store, environment, locked
 
 RECORD = "run.json"
-SAVING = 0.05  # the share of the time that may go into saving states
+_OURS = re.compile(rf"{re.escape(LOCK)}|\d+\.state|\..*\.part")  # what a kill may leave without it
 
 
 class Row(NamedTuple):
@@ -42,28 +41,38 @@ class Row(NamedTuple):
 
 
 class Predictions:
-    """The CSV of one run: new, to be gone on with, or finished."""
+    """The CSV of one run: new, unfinished or finished."""
 
     def __init__(self, path: Path) -> None:
+        if path.is_dir():
+            raise InputError(f"expected a file to write with --out, got the folder {path}")
         self.path = path
         self.folder = path.with_name(f"{path.name}.run")
-        self._saved = 0.0  # when the last state had been written
-        self._took = 0.0  # how long that took
+        self._store = Store(path, self.folder)
+
+    def check_free(self) -> None:
+        """Refuse what `locked` would refuse, and write nothing."""
+        if self.folder.is_dir():
+            with self.locked():
+                pass
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the right to write; one process at a time."""
-        try:
-            with locked(self.folder):
-                yield
-        finally:
-            if self.folder.exists() and not (self.folder / RECORD).exists():
-                rmtree(self.folder, ignore_errors=True)  # nothing has come of it
+        """Hold the right to write; one process at a time, and only into a folder of ours."""
+        names = os.listdir(self.folder) if self.folder.is_dir() else []
+        if RECORD not in names and not all(map(_OURS.fullmatch, names)):
+            raise DataError(
+                f"the folder {self.folder} was not made by tapr adapt: choose another file with"
+                " --out, or move the folder away"
+            )
+        with locked(self.folder):
+            yield
 
     def record(self) -> dict[str, Any] | None:
-        """What was asked for and has come of it so far; None for a new run."""
+        """What was asked for and the summary, None while unfinished; None for a new run."""
+        path = self.folder / RECORD
         try:
-            return dict(json.loads((self.folder / RECORD).read_text()))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             if self.path.exists():
                 raise DataError(
@@ -71,98 +80,98 @@ class Predictions:
                     " another file with --out, or remove it"
                 ) from error
             return None
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{self.folder / RECORD} is damaged: {error}") from error
-
-    def discard(self) -> None:
-        """Remove what an earlier run has left."""
-        self.path.unlink(missing_ok=True)
-        (self.folder / RECORD).unlink(missing_ok=True)
-        self._forget()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+        return _checked(path, content)
 
     def begin(self, identity: Mapping[str, Any], **more: Any) -> None:
-        """Write down what is asked for, before anything else."""
+        """Write down what is asked for, and remove what an earlier run has left.
+
+        A kill on the way leaves the earlier run, or the new one before its first batch.
+        """
+        self._store.forget()
         content = {"identity": identity, "environment": environment(), "summary": None, **more}
         self._write(content)
+        self.path.unlink(missing_ok=True)
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
-        """Refuse to go on with a run that something else was asked of."""
+        """Refuse to resume a run that something else was asked of."""
         begun = (self.record() or {}).get("identity", {})
         now = json.loads(json.dumps(identity))
         for key in {**begun, **now}:
             if begun.get(key) != now.get(key):
                 raise DataError(
                     f"{self.path} was begun with {key} = {begun.get(key)}, now {now.get(key)}: give"
-                    " the same command to go on, another --out, or --no-resume to start anew"
+                    " the same command to resume, another --out, or --no-resume to start anew"
                 )
 
     def resume(self, adapter: Adapter) -> None:
-        """Bring the adapter and the CSV to the last moment that both know."""
-        length = self.path.stat().st_size if self.path.exists() else 0
-        for known, state in sorted(self._states(), reverse=True):
-            if known <= length:
-                os.truncate(self.path, known)
-                adapter.load(state)
-                return
-        self.path.unlink(missing_ok=True)
+        """Bring the adapter and the CSV to the newest saved state."""
+        self._store.resume(adapter)
+
+    def kept(self, adapter: Adapter) -> AbstractContextManager[None]:
+        """Save the state after the last whole batch when the block is interrupted."""
+        return self._store.kept(adapter)
 
     def append(self, rows: Iterable[Row], adapter: Adapter) -> None:
         """Write the rows of a batch in one piece, and the adapter's state when it is time."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        try:
-            with self.path.open("ab") as file:
-                if not file.tell():
-                    writer.writerow(Row._fields)
-                writer.writerows(map(_written, rows))
-                file.write(text.getvalue().encode("utf-8", "surrogateescape"))
-                file.flush()
-                os.fsync(file.fileno())
-                length = file.tell()
-        except OSError as error:
-            raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
-        began = time.monotonic()
-        if (began - self._saved) * SAVING >= self._took:
-            adapter.save(self.folder / f"{length}.state")
-            self._forget(but=length)
-            self._saved = time.monotonic()
-            self._took = self._saved - began
+        if self._empty():
+            _write_line(text, Row._fields)
+        for row in rows:
+            _write_line(text, map(_written, row))
+        self._store.append(text.getvalue().encode("utf-8", "surrogateescape"), adapter)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write down what has come of it; the adapter's state is no longer needed."""
+        """Write down the summary; the adapter's state is no longer needed."""
         self._write({**(self.record() or {}), "summary": summary})
-        self._forget()
+        self._store.forget()
 
     def rows(self) -> Iterator[Row]:
-        """What the CSV holds."""
-        if not self.path.exists():
+        """The rows that the CSV holds."""
+        if self._empty():
             return
         with self.path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
             lines = csv.reader(file)
-            if tuple(next(lines, ())) != Row._fields:
-                raise DataError(f"{self.path} is not as tapr adapt wrote it: its head is another")
-            for line in lines:
-                yield _read(self.path, line)
+            try:
+                if tuple(next(lines, ())) != Row._fields:
+                    raise DataError(f"{self.path} is not as tapr adapt wrote it: another first row")
+                for line in lines:
+                    yield _read(self.path, line)
+            except csv.Error as error:
+                raise DataError(f"{self.path} is not as tapr adapt wrote it: {error}") from error
+
+    def _empty(self) -> bool:
+        return not self.path.exists() or not self.path.stat().st_size
 
     def _write(self, content: Mapping[str, Any]) -> None:
         with files.atomic(self.folder / RECORD) as part:
-            part.write_text(json.dumps(content, indent=2) + "\n")
-
-    def _states(self) -> list[tuple[int, Path]]:
-        return [(int(path.stem), path) for path in self.folder.glob("*.state")]
-
-    def _forget(self, but: int | None = None) -> None:
-        halves = [(None, path) for path in self.folder.glob(".*.part")]  # of a kill while saving
-        for length, path in [*self._states(), *halves]:
-            if length is None or length != but:
-                path.unlink(missing_ok=True)
+            part.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
-def _written(row: Row) -> list[str]:
-    return [
-        "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-        for value in row
-    ]
+def _checked(path: Path, content: Any) -> dict[str, Any]:
+    """The content of a run.json, if it has what `tapr adapt` writes there."""
+    kinds = {"identity": dict, "classes": int, "summary": dict | None}
+    for key, kind in kinds.items():
+        if not isinstance(content, dict) or key not in content:
+            raise DataError(f"{path} is damaged, or was not written by tapr adapt: no {key!r}")
+        if not isinstance(content[key], kind):
+            raise DataError(f"{path} is damaged: {key} is {content[key]!r}")
+    return dict(content)
+
+
+def _write_line(text: io.StringIO, fields: Iterable[str]) -> None:
+    """Write a row; Python before 3.13 does not quote a carriage return by itself."""
+    fields = list(fields)
+    write = partial(csv.writer, text, lineterminator="\n")
+    torn = any("\r" in field for field in fields)
+    (write(quoting=csv.QUOTE_ALL) if torn else write()).writerow(fields)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 _KINDS = (str, int, str, float, float, int, str, float, float, int, str)

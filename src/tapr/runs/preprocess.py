@@ -12,9 +12,9 @@ from torch import nn
 
 from tapr.datasets.images import read_image
 from tapr.errors import DataError, InputError
+from tapr.methods import own
 from tapr.models import SHIPPED, TIMM, inputs
 from tapr.registry import Registry
-from tapr.runs import own
 
 INTERPOLATIONS: Registry[Image.Resampling] = Registry(
     "interpolation",

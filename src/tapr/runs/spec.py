@@ -1,38 +1,31 @@
-"""What a benchmark is: data, model, methods, protocol. TOML and flags in, a checked spec out."""
+"""What a benchmark is: data, model, methods, protocol. TOML and flags in, a checked spec out.
+
+`Spec` is the only list of the fields. The flags of the command line, the fields that a sweep may go
+over, what identifies a run and what must be equal for numbers to stand in one table follow from it.
+Nothing heavy is imported before a spec is checked, since `tapr --help` needs the fields as well.
+"""
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tapr.corruptions import CORRUPTIONS, STANDARD
+from tapr import names
 from tapr.errors import DataError, InputError, TaprError, UnknownNameError, expectation
 from tapr.registry import Registry, suggest
-from tapr.runs import catalogue, own
-from tapr.streams import ORDERS, PROTOCOLS
+from tapr.runs.variants import Table, chosen, tables, with_options
 
-PEST = {"method": "pest"}
-_WORDS = {"true": True, "false": False, "none": None}
-# The systems the paper compares, and the control: the same forwards and statistics, no gradient.
-SYSTEMS: Registry[Mapping[str, Any]] = Registry(
-    "method",
-    {
-        "source": {"method": "source"},
-        "norm": {"method": "norm"},
-        "tent": {"method": "tent"},
-        "pest-randaugment": {**PEST, "augmentation": "randaugment"},
-        "pest-augmix": {**PEST, "augmentation": "augmix"},
-        "pest-control": {**PEST, "augmentation": "augmix", "lr": 0.0},
-    },
-)
+_NOT_OPTIONS = {
+    "seed": "the spec's `seeds` decide it, for every method",
+    "inplace": "the next method needs the model as it was",
+}
 
 
 def texts(folder: Traversable) -> dict[str, str]:
@@ -45,51 +38,121 @@ def texts(folder: Traversable) -> dict[str, str]:
 READY: Registry[str] = Registry("spec", texts(files("tapr.runs") / "specs"))
 
 
+@dataclass(frozen=True)
+class Role:
+    """What a field is to the command line and to the tables of a report, unless it is as usual."""
+
+    flags: tuple[str, ...] | None = None  # None: the field's own name; (): no flag
+    common: bool = True  # must it be equal for numbers to stand in one table
+
+
+_UNCOMMON = Role(common=False)
+
+
 class Spec(BaseModel):
     """A benchmark; every field may stand in the TOML file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    name: str
-    about: str = ""
-    data: str
-    split: str = "test"
-    corruptions: tuple[str, ...] = STANDARD  # none: the images as they are
-    severities: tuple[Annotated[int, Field(ge=1, le=5)], ...] = (5,)
-    images: Annotated[int, Field(ge=1)] | None = None  # of each domain; None: all
-    protocol: str = "each"
-    order: str | None = None
-    batch_size: Annotated[int, Field(ge=1)] = 200
-    model: str
-    architecture: str | None = None  # of a foreign checkpoint, e.g. "robustbench:Standard"
-    methods: dict[str, dict[str, Any]]  # label -> method and options
-    seeds: tuple[int, ...] = (0,)
-    device: str = "cpu"
+    name: Annotated[str, Role((), common=False)]
+    about: Annotated[str, Role((), common=False)] = ""
+    data: Annotated[
+        str, Field(description="The data set, e.g. `cifar10c`, or `folder:PATH` for your images.")
+    ]
+    split: Annotated[
+        str, Field(description="The part of the data set to predict, e.g. `validation`.")
+    ] = "test"
+    corruptions: Annotated[
+        tuple[str, ...],
+        Field(
+            description="The corruptions to predict under, with commas between their names: the"
+            " standard 15 unless said, `none` for the images as they are."
+        ),
+        _UNCOMMON,
+    ] = tuple(names.STANDARD)
+    severities: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=5)], ...],
+        Field(
+            description="The severity of the corruptions, from 1 to 5; several with commas between."
+        ),
+        Role(("--severity",), common=False),
+    ] = (5,)
+    images: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Field(description="The number of images of each domain; all unless said."),
+    ] = None
+    protocol: Annotated[
+        str,
+        Field(
+            description="How domains follow each other: `each`, `continual`, `mixed`, `gradual`."
+        ),
+    ] = "each"
+    order: Annotated[
+        str | None,
+        Field(
+            description="How images follow each other: `listed`, `shuffled`, `sorted`, `dirichlet`."
+        ),
+    ] = None
+    batch_size: Annotated[
+        Annotated[int, Field(ge=1)], Field(description="The number of images in a batch.")
+    ] = 200
+    model: Annotated[
+        str,
+        Field(description="The model: a shipped name, a checkpoint's path, or `module:function`."),
+    ]
+    architecture: Annotated[
+        str | None,
+        Field(
+            description="The architecture of a checkpoint that tapr did not write, e.g."
+            " `robustbench:Standard`."
+        ),
+    ] = None
+    methods: Annotated[
+        dict[str, Table],  # label -> method and options
+        Field(
+            description="The methods, with commas between: labels of the spec, names with options"
+            " such as `pest:augmentation=randaugment:lr=0`, or your own `module:Class`."
+        ),
+        Role(("--methods", "--method"), common=False),
+    ]
+    seeds: Annotated[
+        tuple[int, ...],
+        Field(description="The seed of the methods and of the order; several with commas between."),
+        Role(("--seed",), common=False),
+    ] = (0,)
+    device: Annotated[
+        str, Field(description="The device to run on: `cpu`, `cuda`, ..."), _UNCOMMON
+    ] = "cpu"
 
     @field_validator("methods", mode="before")
     @classmethod
     def _methods(cls, value: object) -> object:
-        """A list of labels stands for the systems of that name, or your own `module:Class`."""
-        if isinstance(value, list | tuple):
-            return {label: _system(label) for label in value}
-        return value
+        return tables(value)
 
     @field_validator("methods")
     @classmethod
-    def _known_options(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _known_options(cls, value: dict[str, Table]) -> dict[str, Table]:
+        from tapr.methods import recipe
+
         if not value:
             raise InputError("expected at least one method, got none")
-        for options in value.values():
-            if catalogue.recipe(**options).get("layout") == "probe":
+        for label, table in value.items():
+            for key, why in _NOT_OPTIONS.items():
+                if key in table:
+                    raise InputError(f"expected no {key} for the method {label!r}: {why}")
+            if recipe(**table).get("layout") == "probe":
                 raise InputError(
-                    "layout 'probe' asks the clock, and a run that is resumed must not: name the"
-                    " layout; `tapr doctor MODEL` says which is quicker"
+                    f"layout 'probe' of the method {label!r} chooses by measuring time, and a"
+                    " resumed run must not choose again: name the layout; `tapr doctor MODEL` says"
+                    " which is quicker"
                 )
         return value
 
     @field_validator("corruptions")
     @classmethod
     def _known_corruptions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        from tapr.corruptions import CORRUPTIONS
+
         for name in value:
             CORRUPTIONS[name]
         return value
@@ -97,34 +160,50 @@ class Spec(BaseModel):
     @field_validator("protocol")
     @classmethod
     def _known_protocol(cls, value: str) -> str:
+        from tapr.streams import PROTOCOLS
+
         PROTOCOLS[value]
         return value
 
     @field_validator("order")
     @classmethod
     def _known_order(cls, value: str | None) -> str | None:
+        from tapr.streams import ORDERS
+
         if value is not None:
             ORDERS[value]
         return value
 
 
-def _system(label: str) -> dict[str, Any]:
-    return {"method": label} if own.is_own(label) else dict(SYSTEMS[label])
+def role(field: str) -> Role:
+    """What a field is to the command line and to the tables of a report."""
+    found = (part for part in Spec.model_fields[field].metadata if isinstance(part, Role))
+    return next(found, Role())
 
 
-def value(text: str) -> Any:
-    """What a text on the command line stands for: a word, a number, or a table as JSON.
+def kind(field: str) -> type:
+    """What a value of the field is, or of its list: a text, a whole number, ..."""
+    leaves = set(_leaves(Spec.model_fields[field].annotation))
+    return next(each for each in (bool, int, float, str) if each in leaves)
 
-    >>> value("1e-3"), value("none"), value("fog"), value('{"m": 5}')
-    (0.001, None, 'fog', {'m': 5})
-    """
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    kinds: tuple[Callable[[str], Any], ...] = (int, float, json.loads)
-    for kind in kinds:
-        with suppress(ValueError):
-            return kind(text)
-    return text
+
+def is_single(field: str) -> bool:
+    """Does the field have one value, which a flag sets and a sweep may go over?"""
+    outermost = get_origin(Spec.model_fields[field].annotation)
+    return role(field).flags != () and outermost not in (tuple, dict)
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    inside = get_args(annotation)
+    if not inside:
+        yield annotation
+    for each in inside:
+        yield from _leaves(each)
+
+
+def common(spec: Spec) -> dict[str, Any]:
+    """The values that must be equal for numbers to stand in one table."""
+    return {field: getattr(spec, field) for field in Spec.model_fields if role(field).common}
 
 
 def make(values: Mapping[str, Any]) -> Spec:
@@ -146,9 +225,25 @@ def make(values: Mapping[str, Any]) -> Spec:
         raise InputError(f"{where} in the spec: {what}") from error
 
 
-def load(name: str, overrides: Mapping[str, Any]) -> Spec:
+def load(name: str, overrides: Mapping[str, Any], options: Sequence[str] = ()) -> Spec:
     """A ready-made spec by name or a TOML file by path, with some of its values replaced."""
-    return make({**values(name), **overrides})
+    return make(replaced(values(name), overrides, options))
+
+
+def replaced(
+    values: Mapping[str, Any], overrides: Mapping[str, Any], options: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The values of a spec with some of them replaced, and options of its methods changed.
+
+    Methods given as a list are labels of the spec itself, or variants.
+    """
+    made = {**values, **overrides}
+    wanted = overrides.get("methods")
+    if isinstance(wanted, list | tuple) and isinstance(values.get("methods"), list | Mapping):
+        made["methods"] = chosen(wanted, tables(values["methods"]))
+    if options:
+        made["methods"] = with_options(tables(made.get("methods", {})), options)
+    return made
 
 
 def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:

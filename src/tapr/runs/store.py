@@ -1,8 +1,14 @@
-"""Runs on disk: one growing file each, beside it the adapter's state while it is under way."""
+"""Runs on disk: a file that grows batch by batch, and beside it the adapter's saved states.
+
+A state is named after the length that the file had when it was saved. A kill at any time leaves a
+state and a file that fit together; what the file holds beyond that is cut off and done again.
+"""
 
 import os
 import platform
+import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,19 +18,28 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 
 from tapr import records
 from tapr.adapters import Adapter
 from tapr.errors import DataError
+from tapr.process import Uninterrupted
 from tapr.records import BatchRecord, RunRecord
+
+LOCK = ".lock"
+SAVING = 0.05  # the share of the time that may go into saving states
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the right to write into a folder of runs; one command at a time."""
+    """Hold the right to write into a folder of runs; one process at a time.
+
+    The lock's file is left there: whoever removed it would split the lock in two.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock", timeout=0)
+        lock = FileLock(folder / LOCK, timeout=0)
         lock.acquire()
     except Timeout as error:
         raise DataError(f"another tapr is writing into {folder}") from error
@@ -36,14 +51,126 @@ def locked(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def save_state(adapter: Adapter, path: Path) -> None:
+    """Save an adapter's state; a full disk is a DataError."""
+    try:
+        adapter.save(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"cannot save the adapter's state in {path}: {error}") from error
+
+
+class Store:
+    """A file that only grows, and the states of the adapter that its batches went through."""
+
+    def __init__(self, file: Path, folder: Path, prefix: str = "") -> None:
+        self.file = file
+        self._folder = folder
+        self._prefix = prefix
+        self._length = 0  # of the file after the last whole batch
+        self._saved = 0  # the length that the newest state belongs to
+        self._batches = 0  # that the adapter had predicted by then
+        self._when = 0.0  # the moment at which that had been saved
+        self._took = 0.0  # seconds that saving it took
+
+    def resume(self, adapter: Adapter) -> int:
+        """Bring the file and the adapter to the newest state that fits; return the file's length.
+
+        Without such a state the file is emptied and the adapter left as it is.
+        """
+        fitting = [found for found in self._states() if self._has_line_until(found[0])]
+        length, state = max(fitting, default=(0, None))
+        if state is not None:
+            adapter.load(state)
+        try:
+            if self.file.exists():
+                os.truncate(self.file, length)
+        except OSError as error:
+            raise DataError(f"cannot write {self.file}: {error.strerror or error}") from error
+        self._length = self._saved = length
+        self._batches = adapter.batches
+        return length
+
+    def append(self, data: bytes, adapter: Adapter | None = None) -> None:
+        """Write a batch in one piece, and the adapter's state after it when it is time.
+
+        The next state is saved when the last one's saving is `SAVING` of the time since then.
+        """
+        with Uninterrupted():
+            self._length = self._write(data)
+            self._batches = adapter.batches if adapter is not None else self._batches
+            if adapter is not None and (time.monotonic() - self._when) * SAVING >= self._took:
+                self._save(adapter)
+
+    @contextmanager
+    def kept(self, adapter: Adapter) -> Iterator[None]:
+        """Save the state after the last whole batch when the block is interrupted.
+
+        A batch that was predicted but not yet written has moved the adapter on: then nothing is
+        saved, and the batches since the newest state are done again.
+        """
+        try:
+            yield
+        except INTERRUPTIONS:
+            if self._length != self._saved and self._batches == adapter.batches:
+                self._save(adapter)
+            raise
+
+    def forget(self, but: int | None = None) -> None:
+        """Remove the saved states, except the one of a length, and files that a kill left half."""
+        for length, path in self._states():
+            if length != but:
+                path.unlink(missing_ok=True)
+        for _, path in self._named(rf"\.{re.escape(self._prefix)}.*\.part"):
+            path.unlink(missing_ok=True)
+
+    def _has_line_until(self, length: int) -> bool:
+        """Is the file that long at least, and does a line end there?"""
+        if length < 1 or not self.file.exists():
+            return False
+        with self.file.open("rb") as file:
+            file.seek(length - 1)
+            return file.read(1) == b"\n"
+
+    def _write(self, data: bytes) -> int:
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                return file.tell()
+        except OSError as error:
+            raise DataError(f"cannot write {self.file}: {error.strerror or error}") from error
+
+    def _save(self, adapter: Adapter) -> None:
+        """Save first, then drop the older state: a kill between the two leaves both."""
+        began = time.monotonic()
+        save_state(adapter, self._folder / f"{self._prefix}{self._length}.state")
+        self.forget(but=self._length)
+        self._saved = self._length
+        self._when = time.monotonic()
+        self._took = self._when - began
+
+    def _states(self) -> list[tuple[int, Path]]:
+        found = self._named(rf"{re.escape(self._prefix)}(\d+)\.state")
+        return [(int(match[1]), path) for match, path in found]
+
+    def _named(self, pattern: str) -> list[tuple[re.Match[str], Path]]:
+        """Files by a pattern of their whole name; a prefix may hold what a glob would expand."""
+        paths = self._folder.iterdir() if self._folder.is_dir() else ()
+        found = [(re.fullmatch(pattern, path.name), path) for path in paths]
+        return [(match, path) for match, path in found if match]
+
+
 class Journal:
-    """The file of one run: finished, to be gone on with, or new."""
+    """The file of one run: new, unfinished or finished."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run: RunRecord | None = None
         if path.exists() and b"\n" in path.read_bytes():  # else killed within its first line
             self.run, _ = records.read(path)
+        self._store = Store(path, path.parent, f"{path.stem}.")
 
     @property
     def finished(self) -> bool:
@@ -51,63 +178,26 @@ class Journal:
         return self.run is not None and self.run.end is not None
 
     def resume(self, adapter: Adapter) -> int:
-        """Bring the adapter and the file to the last batch that both know; return its number."""
-        for done, state in sorted(self._states(), reverse=True):
-            if self._keep(done):
-                adapter.load(state)
-                return done
-        self._keep(0)
-        return 0
+        """Bring the adapter and the file to the newest saved state; return the batches done."""
+        length = self._store.resume(adapter)
+        return self.path.read_bytes().count(b"\n") - 1 if length else 0
 
     def write(
         self, cell: Mapping[str, Any], adapter: Adapter, batches: Iterator[BatchRecord]
     ) -> Iterator[BatchRecord]:
-        """Append each batch as it comes, then the end; the adapter's state follows each batch."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                if not file.tell():
-                    file.write(records.begin(cell, environment()))
-                    file.flush()  # a report of what is under way finds more than an empty file
-                for record in batches:
-                    file.write(records.batch_line(record))
-                    file.flush()
-                    os.fsync(file.fileno())
-                    self._save(adapter, record.number + 1)
-                    yield record
-                file.write(records.line("end", {"peak_mib": peak_memory(), "ended": _now()}))
-        except OSError as error:
-            raise DataError(f"cannot write {self.path}: {error.strerror or error}") from error
-        self._forget()
+        """Append each batch as it comes, then the end; save the adapter's state now and then.
 
-    def _save(self, adapter: Adapter, done: int) -> None:
-        """Save first, then drop the older state: a kill between the two leaves both."""
-        adapter.save(self._state(done))
-        self._forget(but=done)
-
-    def _forget(self, but: int | None = None) -> None:
-        for done, path in self._states():
-            if done != but:
-                path.unlink(missing_ok=True)
-
-    def _state(self, done: int) -> Path:
-        return self.path.with_suffix(f".{done}.state")
-
-    def _states(self) -> list[tuple[int, Path]]:
-        found = self.path.parent.glob(f"{self.path.stem}.*.state")
-        return [(int(path.suffixes[-2][1:]), path) for path in found]
-
-    def _keep(self, batches: int) -> bool:
-        """Cut the file after so many batches; False when it has fewer good ones."""
-        if not self.path.exists():
-            return batches == 0
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        wanted = batches + 1 if batches else 0
-        good = [line for line in lines[:wanted] if line.endswith(b"\n")]
-        if len(good) < wanted:
-            return False
-        os.truncate(self.path, sum(map(len, good)))
-        return True
+        An interruption saves the state after the last batch, and so does closing this generator.
+        """
+        if not self.path.exists() or not self.path.stat().st_size:
+            self._store.append(records.begin(cell, environment()).encode())
+        with self._store.kept(adapter):
+            for record in batches:
+                self._store.append(records.batch_line(record).encode(), adapter)
+                yield record
+        end = {"peak_mib": peak_memory(), "ended": _now()}
+        self._store.append(records.line("end", end).encode())
+        self._store.forget()
 
 
 def environment() -> dict[str, Any]:

@@ -1,15 +1,24 @@
-"""What adaptation did to a folder's predictions, and whether it looks like a collapse."""
+"""What adaptation did to a folder's predictions, and the signs that the model is collapsing.
+
+A model that collapses forgets how to classify, and does so along the stream: its signs are looked
+for in the last part of it, relative to what the unadapted model says about the same images. The
+thresholds lie between streams of CIFAR-10 under each of 15 corruptions that gained accuracy (1,000
+to 10,000 images, all methods with their published learning rates), and Tent at 100 times its own,
+which ended near half of that.
+"""
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from tapr.runs.collapse import Columns, Numbers, first, last, signs
+from tapr.errors import DataError
 from tapr.runs.predictions import Row
 
 FIELDS = (
@@ -23,13 +32,25 @@ FIELDS = (
 )
 
 
+PARTS = 4  # of a stream; the first and the last are compared
+ENOUGH = 200  # images in a part: then chance alone moves a share by 0.04 at most
+FEW = 100  # images in all, below which nothing is said
+TAKEOVER = 0.15  # growth of a class's share: 0.11 at most in the good streams, 0.17 to 0.25
+NO_ENTROPY = 0.01  # of the most possible: sure models have some 0.05 on clean images ...
+SHRUNK = 0.1  # ... and adaptation makes no model ten times as sure of what it did not know
+FALL = 0.15  # of agreement, from the first part to the last: 0.08 at most, 0.16
+
+Numbers = NDArray[np.float32]
+Columns = Mapping[str, Numbers]
+
+
 @dataclass(frozen=True)
 class Summary:
-    """What came of a run. Pairs are the unadapted model (None: not compared) and the adapted."""
+    """The numbers of a run. A pair is the unadapted model's (None: not compared), the adapted's."""
 
     images: int  # predicted
     failed: int  # not read, or not predicted
-    refused: int  # steps taken back by the guard
+    refused: int  # steps rolled back by the guard
     changed: int | None  # predictions other than the unadapted model's
     agreement: tuple[float, float] | None  # with the unadapted model, in the first and last part
     entropy: tuple[float | None, float]  # mean, in nats
@@ -44,29 +65,47 @@ class Summary:
 def summarise(rows: Iterable[Row], names: Sequence[str], refused: int = 0) -> Summary:
     """Sum up the rows of a run; `names` has a name for every class."""
     failed, table = _columns(rows)
-    compared = not np.isnan(table["source_predicted"]).any()
-    before, after = table["source_predicted"], table["predicted"]
-    same = before == after
+    both = ~np.isnan(table["source_predicted"])  # the unadapted model's logits may not be finite
+    pairs = {name: column[both] for name, column in table.items()}
+    compared = bool(both.any()) or not len(both)
+    same = pairs["source_predicted"] == pairs["predicted"]
     known = ~np.isnan(table["label"])
     return Summary(
-        images=len(after),
+        images=len(both),
         failed=failed,
         refused=refused,
         changed=int((~same).sum()) if compared else None,
-        agreement=(_mean(same[first(same)]), _mean(same[last(same)])) if compared else None,
-        entropy=_pair(table, "entropy", compared),
+        agreement=(_mean(same[_first(same)]), _mean(same[_last(same)])) if compared else None,
+        entropy=_pair(table, pairs, "entropy", compared),
         most_entropy=round(math.log(len(names)), 4),
-        confidence=_pair(table, "confidence", compared),
+        confidence=_pair(table, pairs, "confidence", compared),
         known=int(known.sum()),
-        accuracy=_accuracy(table, known, compared) if known.any() else None,
-        classes=list(zip(names, _counts(before, names), _counts(after, names), strict=True)),
-        warnings=[*_refusals(refused), *(signs(table, names) if compared else ())],
+        accuracy=_accuracy(table, known, known & both) if known.any() else None,
+        classes=list(
+            zip(
+                names,
+                _counts(pairs["source_predicted"], names),
+                _counts(table["predicted"], names),
+                strict=True,
+            )
+        ),
+        warnings=[*_refusals(refused), *(signs(pairs, names) if compared else ())],
     )
+
+
+def read_summary(content: object, folder: Path) -> Summary:
+    """The summary that an earlier run wrote into its folder."""
+    try:
+        return TypeAdapter(Summary).validate_python(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise DataError(f"the summary in {folder} is damaged: {key}: {problem['msg']}") from error
 
 
 def _refusals(refused: int) -> Iterator[str]:
     if refused:
-        yield f"{refused} steps were taken back because they were not finite: try a smaller lr"
+        yield f"{refused} steps were rolled back because they were not finite: try a smaller lr"
 
 
 def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers]]:
@@ -83,23 +122,90 @@ def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers]]:
 
 
 def _counts(predicted: Numbers, names: Sequence[str]) -> list[int | None]:
-    known = predicted[~np.isnan(predicted)].astype(int)
-    return np.bincount(known, minlength=len(names)).tolist() if len(known) else [None] * len(names)
+    if not len(predicted):
+        return [None] * len(names)
+    least, most = int(predicted.min()), int(predicted.max())
+    if least < 0 or most >= len(names):
+        wrong = least if least < 0 else most
+        raise DataError(f"expected rows with classes from 0 to {len(names) - 1}, got {wrong}")
+    return [*map(int, np.bincount(predicted.astype(int), minlength=len(names)))]
 
 
 def _mean(values: NDArray[Any]) -> float:
     return round(float(values.mean()), 4) if len(values) else 0.0
 
 
-def _pair(table: Columns, name: str, compared: bool) -> tuple[float | None, float]:
-    return _mean(table[f"source_{name}"]) if compared else None, _mean(table[name])
+def _pair(table: Columns, pairs: Columns, name: str, compared: bool) -> tuple[float | None, float]:
+    return _mean(pairs[f"source_{name}"]) if compared else None, _mean(table[name])
 
 
 def _accuracy(
-    table: Columns, known: NDArray[np.bool_], compared: bool
+    table: Columns, known: NDArray[np.bool_], compared: NDArray[np.bool_]
 ) -> tuple[float | None, float]:
-    labels = table["label"][known]
-    before, after = (
-        _mean(table[name][known] == labels) for name in ("source_predicted", "predicted")
+    right = {name: table[name] == table["label"] for name in ("source_predicted", "predicted")}
+    before = _mean(right["source_predicted"][compared]) if compared.any() else None
+    return before, _mean(right["predicted"][known])
+
+
+def signs(columns: Columns, names: Sequence[str]) -> list[str]:
+    """A sentence for each sign of a collapse."""
+    if len(columns["predicted"]) < FEW:
+        return []
+    checks = (_takeover, _no_entropy, _fall)
+    return [sentence for check in checks for sentence in check(columns, names)]
+
+
+def _takeover(columns: Columns, names: Sequence[str]) -> Iterator[str]:
+    """Does a class lead, over the unadapted model or its even share, or over its own start?"""
+    adapted, source = columns["predicted"], columns["source_predicted"]
+    end = _shares(adapted[_last(adapted)], names), _shares(source[_last(source)], names)
+    start = _shares(adapted[_first(adapted)], names), _shares(source[_first(source)], names)
+    lead = end[0] - np.maximum(end[1], 1 / len(names))  # a model stuck on one class leaves others 0
+    growth = np.maximum(lead, end[0] - start[0] - (end[1] - start[1]))
+    top = int(growth.argmax())
+    if growth[top] > TAKEOVER:
+        yield (
+            f"one class is taking over: {end[0][top]:.0%} of the last {_part(len(adapted)):,}"
+            f" images are called {names[top]} ({end[1][top]:.0%} by the unadapted model), of the"
+            f" first {start[0][top]:.0%} ({start[1][top]:.0%})"
+        )
+
+
+def _no_entropy(columns: Columns, names: Sequence[str]) -> Iterator[str]:
+    adapted, source = (
+        float(columns[name][_last(columns[name])].mean()) for name in ("entropy", "source_entropy")
     )
-    return before if compared else None, after
+    if adapted < NO_ENTROPY * math.log(len(names)) and adapted < SHRUNK * source:
+        yield (
+            f"entropy is at zero: {adapted:.4f} nats at the end, {source:.4f} by the unadapted"
+            " model; the adapted one is sure of everything"
+        )
+
+
+def _fall(columns: Columns, names: Sequence[str]) -> Iterator[str]:
+    same = columns["predicted"] == columns["source_predicted"]
+    start, end = float(same[_first(same)].mean()), float(same[_last(same)].mean())
+    if start - end > FALL:
+        yield (
+            f"agreement with the unadapted model falls along the stream, from {start:.0%} to"
+            f" {end:.0%}: the model drifts, or the images do"
+        )
+
+
+def _first(values: NDArray[Any]) -> slice:
+    """The first part of a stream; all of it when it is short."""
+    return slice(0, _part(len(values)))
+
+
+def _last(values: NDArray[Any]) -> slice:
+    """The last part of a stream; all of it when it is short."""
+    return slice(len(values) - _part(len(values)), len(values))
+
+
+def _shares(predicted: Numbers, names: Sequence[str]) -> NDArray[np.float64]:
+    return np.bincount(predicted.astype(int), minlength=len(names)) / len(predicted)
+
+
+def _part(images: int) -> int:
+    part = images // PARTS
+    return part if part >= ENOUGH else images

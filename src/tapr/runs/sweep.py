@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
-from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tapr import records
+from tapr import names, records
 from tapr.errors import InputError, UnknownNameError
+from tapr.methods import value as read
 from tapr.registry import Registry, suggest
-from tapr.runs import catalogue
 from tapr.runs import spec as specs
+from tapr.runs import variants
 from tapr.runs.bench import Bench, Cell
 from tapr.runs.spec import Spec
 
 Over = Mapping[str, Sequence[Any]]  # key -> the values it takes
-# What of a spec has one value; the other fields are lists already, and cross with everything.
-FIELDS = (
-    *("data", "split", "images", "protocol", "order", "batch_size"),
-    *("model", "architecture", "device"),
-)
-NOT_OPTIONS = {"method", "preset", "seed"}
 ABLATIONS: Registry[str] = Registry("ablation", specs.texts(files("tapr.runs") / "ablations"))
 
 
@@ -44,7 +38,7 @@ def parse(assignments: Sequence[str]) -> dict[str, list[Any]]:
     over: dict[str, list[Any]] = {}
     for text in assignments:
         key, equals, listed = text.partition("=")
-        values = [specs.value(part.strip()) for part in listed.split(",") if part.strip()]
+        values = [read(part) for part in names.pieces(listed, ",")]
         if not (key.strip() and equals and values):
             raise InputError(f"expected --over key=a,b,c, got {text!r}")
         over[key.strip()] = values
@@ -61,11 +55,9 @@ def expand(values: Mapping[str, Any], over: Over) -> list[Spec]:
     used: set[str] = set()
     for combination in product(*over.values()):
         chosen = dict(zip(over, combination, strict=True))
-        fields = {key: value for key, value in chosen.items() if key in FIELDS}
+        fields = {key: value for key, value in chosen.items() if key in fields_to_sweep()}
         used.update(fields)
-        methods = {}
-        for label, options in base.methods.items():
-            methods[label] = _changed(options, chosen, used)
+        methods = {label: _changed(table, chosen, used) for label, table in base.methods.items()}
         made.append(specs.make({**values, **fields, "methods": methods}))
     for key in over:
         if key not in used:
@@ -83,34 +75,23 @@ def tasks(made: Sequence[Spec], over: Over, folder: Path) -> list[Task]:
     return list(found.values())
 
 
-def _changed(options: Mapping[str, Any], chosen: Mapping[str, Any], used: set[str]) -> Any:
-    """A method's options with those of the chosen values that it knows."""
-    changed = dict(options)
+def fields_to_sweep() -> list[str]:
+    """The fields of a spec that have one value; the others are lists, and cross with everything."""
+    return [field for field in Spec.model_fields if specs.is_single(field)]
+
+
+def _changed(table: variants.Table, chosen: Mapping[str, Any], used: set[str]) -> variants.Table:
+    """A method's table with those of the chosen options that it knows."""
     for key, value in chosen.items():
-        recipe = catalogue.recipe(**changed)
-        if key in recipe.keys() - NOT_OPTIONS:
-            changed[key] = value
-        elif key in _augmentation_keys(recipe):
-            changed["augmentation_options"] = {**recipe["augmentation_options"], key: value}
-        else:
-            continue
-        used.add(key)
-    return changed
-
-
-def _augmentation_keys(recipe: Mapping[str, Any]) -> set[str]:
-    if not recipe.get("augmentation"):
-        return set()
-    make = catalogue.AUGMENTATION_PRESETS[recipe["augmentation_preset"]][recipe["augmentation"]]
-    return set(signature(make).parameters)
+        changed = variants.with_option(table, key, value)
+        if changed is not None:
+            table = changed
+            used.add(key)
+    return table
 
 
 def _known(spec: Spec) -> set[str]:
-    known = set(FIELDS)
-    for options in spec.methods.values():
-        recipe = catalogue.recipe(**options)
-        known |= (recipe.keys() - NOT_OPTIONS) | _augmentation_keys(recipe)
-    return known
+    return {*fields_to_sweep(), *variants.known_options(spec.methods.values())}
 
 
 def _variant(cell: Cell, over: Over) -> list[str]:

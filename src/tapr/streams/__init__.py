@@ -1,6 +1,6 @@
 """Domains in order, as batches with reset marks."""
 
-from tapr.streams.domains import Domain, clean, corrupted, generated, published
+from tapr.streams.domains import Domain, Origin, clean, corrupted, generated, published
 from tapr.streams.orders import ORDERS
 from tapr.streams.protocols import PROTOCOLS
 from tapr.streams.stream import Stream
@@ -9,6 +9,7 @@ __all__ = [
     "ORDERS",
     "PROTOCOLS",
     "Domain",
+    "Origin",
     "Stream",
     "clean",
     "corrupted",

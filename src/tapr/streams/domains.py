@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapr import names
 from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
 from tapr.datasets import PUBLISHED, Dataset, load
 from tapr.errors import InputError
@@ -18,15 +19,33 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a domain's images come from."""
+
+    dataset: str
+    made: Literal["clean", "generated", "published"] = "clean"
+    seed: int | None = None  # of generated corruptions
+
+    def __str__(self) -> str:
+        return names.origin(self.dataset, self.made, self.seed)
+
+
+@dataclass(frozen=True)
 class Domain:
     """Images that share where they come from; nothing is read before a batch needs it."""
 
-    name: str  # e.g. "fog-5", or "clean"
-    origin: str  # e.g. "cifar10, generated with seed 0": for the record
+    origin: Origin
     numbers: Numbers  # [N] which images of the data set
     labels: NDArray[np.int64] | None  # [N]
     classes: tuple[str, ...]
     read: Callable[[Numbers], NDArray[np.uint8]]  # numbers [B] -> images [B, H, W, C]
+    corruption: str | None = None
+    severity: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The corruption and its severity, e.g. "fog-5"; "clean" without one."""
+        return "clean" if self.corruption is None else f"{self.corruption}-{self.severity}"
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -34,7 +53,7 @@ class Domain:
 
 def clean(dataset: Dataset, subset: Subset = None) -> Domain:
     """The data set's images as they are."""
-    return _domain("clean", dataset.name, dataset, subset, lambda numbers: dataset.images[numbers])
+    return _domain(Origin(dataset.name), dataset, subset, lambda numbers: dataset.images[numbers])
 
 
 def generated(
@@ -47,19 +66,16 @@ def generated(
         images = np.asarray(dataset.images[numbers])
         return corrupt(images, corruption, severity, seed=seed, indices=numbers)
 
-    origin = f"{dataset.name}, generated with seed {seed}"
-    return _domain(f"{corruption}-{severity}", origin, dataset, subset, read)
+    origin = Origin(dataset.name, "generated", seed)
+    return _domain(origin, dataset, subset, read, corruption, severity)
 
 
 def published(name: str, corruption: str, severity: int, subset: Subset = None) -> Domain:
     """The published images of `name` ("cifar10c" or "cifar100c"), mapped from the user's files."""
     dataset = load(name, split=f"{corruption}-{severity}")
+    origin = Origin(name, "published")
     return _domain(
-        f"{corruption}-{severity}",
-        f"{name}, read from files",
-        dataset,
-        subset,
-        lambda numbers: dataset.images[numbers],
+        origin, dataset, subset, lambda numbers: dataset.images[numbers], corruption, severity
     )
 
 
@@ -112,15 +128,16 @@ def choose(dataset: Dataset, subset: Subset) -> Numbers:
 
 
 def _domain(
-    name: str,
-    origin: str,
+    origin: Origin,
     dataset: Dataset,
     subset: Subset,
     read: Callable[[Numbers], NDArray[np.uint8]],
+    corruption: str | None = None,
+    severity: int | None = None,
 ) -> Domain:
     numbers = choose(dataset, subset)
     labels = None if dataset.labels is None else dataset.labels[numbers]
-    return Domain(name, origin, numbers, labels, dataset.classes, read)
+    return Domain(origin, numbers, labels, dataset.classes, read, corruption, severity)
 
 
 def _check(corruptions: Sequence[str], severities: Sequence[int]) -> None:

@@ -36,16 +36,16 @@ def mixed(domains: Sequence[Domain]) -> list[Segment]:
 
 def gradual(domains: Sequence[Domain]) -> list[Segment]:
     """Corruption by corruption, its severities up and down again; no reset but the first."""
-    groups: dict[str, list[Domain]] = {}
+    groups: dict[str | None, list[Domain]] = {}
     for domain in domains:
-        groups.setdefault(domain.name.rpartition("-")[0], []).append(domain)
+        groups.setdefault(domain.corruption, []).append(domain)
     path: list[Domain] = []
-    for name, group in groups.items():
-        rising = sorted(group, key=lambda domain: domain.name)
+    for corruption, group in groups.items():
+        rising = sorted(group, key=lambda domain: domain.severity or 0)
         if len(rising) < 2:
             raise InputError(
                 f"a gradual stream needs several severities, got only {group[0].name!r}"
-                + ("" if name else ", which has none")
+                + ("" if corruption else ", which has none")
             )
         path += rising + rising[-2::-1]
     return continual(path)

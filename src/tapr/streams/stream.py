@@ -43,7 +43,7 @@ class Stream:
 
     `protocol` ("each", "continual", "mixed", "gradual") is how domains follow each other, `order`
     ("listed", "shuffled", "sorted", "dirichlet") how images do within one; a mixed stream is
-    shuffled unless told otherwise. `prefetch` batches are made ahead, by one thread.
+    shuffled unless `order` says otherwise. `prefetch` batches are made ahead, by one thread.
     """
 
     def __init__(

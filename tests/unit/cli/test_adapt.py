@@ -1,4 +1,4 @@
-"""`tapr adapt`: any list of images, rows as it goes, going on after every kind of stop."""
+"""`tapr adapt`: any list of images, rows as it goes, resuming after every kind of stop."""
 
 import csv
 import json
@@ -145,12 +145,12 @@ def test_stopped_anywhere_it_goes_on_to_the_same_rows(monkeypatch: pytest.Monkey
         monkeypatch.setattr(photo_model.Net, "stop", stop)
         done = adapt("photos")
         assert done.exit_code == 130
-        assert "the same command goes on where this one stopped" in done.output
+        assert "the same command resumes where this one stopped" in done.output
         if stop[0]:
             with Path("out.csv").open("ab") as file:
                 file.write(b'cat/99.png,1,"to')  # torn by a crash
     monkeypatch.setattr(photo_model.Net, "stop", None)
-    assert "going on after 15 images" in good("photos")
+    assert "resuming after 15 images" in good("photos")
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
 
 
@@ -164,7 +164,7 @@ def test_killed_it_goes_on_to_the_same_rows(place: Path) -> None:
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True)
     assert done.returncode == -signal.SIGKILL
     assert len(rows()) == 10
-    assert re.search("going on after (5|10) images", good("photos"))
+    assert re.search("resuming after (5|10) images", good("photos"))
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
 
 

@@ -6,19 +6,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from tapr import augment, corruptions, models, streams
+from tapr import augment, corruptions, methods, models, names, streams
 from tapr.cli import app, completing, data
 from tapr.cli.ending import run
-from tapr.runs import catalogue, spec
+from tapr.runs import spec
 
 TABLES: dict[str, tuple[Iterable[str], Iterable[str]]] = {
-    "methods": (completing.METHODS, catalogue.METHODS),
-    "systems": (completing.SYSTEMS, spec.SYSTEMS),
-    "protocols": (completing.PROTOCOLS, streams.PROTOCOLS),
-    "orders": (completing.ORDERS, streams.ORDERS),
-    "augmentations": (completing.AUGMENTATIONS, augment.AUGMENTATIONS),
-    "data": ([*completing.DATA, "frost"], data._entries()),
-    "corruptions": (completing.CORRUPTIONS, corruptions.CORRUPTIONS),
+    "methods": (names.METHODS, methods.known()),
+    "protocols": (names.PROTOCOLS, streams.PROTOCOLS),
+    "orders": (names.ORDERS, streams.ORDERS),
+    "augmentations": (names.AUGMENTATIONS, augment.AUGMENTATIONS),
+    "data": ([*names.DATA, "frost"], data._entries()),
+    "corruptions": (names.CORRUPTIONS, corruptions.CORRUPTIONS),
     "specs": (completing.specs(""), spec.READY),
     "models": (completing.models(""), models.SHIPPED),
 }
@@ -36,6 +35,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
         ("mod", ["models"]),
         ("bench dig", ["digits"]),
         ("bench --methods source,ten", ["source,tent"]),
+        ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
         ("bench --order s", ["shuffled", "sorted"]),
         ("doctor cifar100", ["cifar100-small"]),

@@ -1,5 +1,6 @@
 """However a command ends: the exit code, and one sentence in one form."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from tapr.cli.ending import TRACEBACK, run
+from tapr.cli.ending import TRACEBACK, run, stopped
 from tapr.errors import DataError, expectation
 
 
@@ -84,6 +85,56 @@ def test_a_wrong_command_line(
     assert err.startswith(f"tapr: error: {said}")
     assert err.endswith("--help`\n")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["train"],
+            "stopped; the same command with --resume resumes after the last finished epoch\n",
+        ),
+        (["data", "get"], "stopped; the same command resumes where this one stopped\n"),
+        (["data", "list"], ""),
+        (["adapt"], "stopped; the same command resumes where this one stopped\n"),
+    ],
+)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_says_once_how_to_resume(
+    words: list[str],
+    said: str,
+    number: signal.Signals,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tapr", *words])
+    app, data = typer.Typer(pretty_exceptions_enable=False), typer.Typer()
+    app.add_typer(data, name="data")
+
+    def long() -> None:
+        signal.raise_signal(number)
+
+    def resumable() -> None:
+        try:
+            long()
+        except KeyboardInterrupt:
+            raise stopped() from None
+
+    app.command("train")(long)
+    app.command("adapt")(resumable)
+    data.command("get")(long)
+    data.command("list")(long)
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_DFL)  # not of a script
+    assert run(app) == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_bytes_that_are_no_text_are_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _end(lambda count: b"b\xe9e".decode(), monkeypatch=monkeypatch) == 1
+    assert capsys.readouterr().err.startswith("tapr: error: expected text in UTF-8, got other")
 
 
 def test_the_traceback_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """`tapr report`: files, stdout, examples, warnings and errors."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,7 @@ def photos(tmp_path: Path, make_run: Make, save_run: Save) -> Path:
             method,
             ["gaussian_noise-5"],
             data=f"folder:{tmp_path / 'photos'}",
-            origin="photos, generated with seed 3",
+            origin={"dataset": "photos", "made": "generated", "seed": 3},
             images=12,
             batch_size=4,
             classes=["ant", "bee"],
@@ -91,7 +92,7 @@ def test_examples_are_the_pixels_the_methods_saw(photos: Path) -> None:
     assert shown.pixels
     images = load(f"folder:{photos.parent / 'photos'}").images
     for (domain, number), pixels in shown.pixels.items():
-        assert domain == "gaussian_noise-5"
+        assert str(domain) == "gaussian_noise-5"
         index = np.array([number])
         (noisy,) = corrupt(images[index], "gaussian_noise", 5, seed=3, indices=index)
         assert np.array_equal(pixels, noisy)
@@ -99,14 +100,15 @@ def test_examples_are_the_pixels_the_methods_saw(photos: Path) -> None:
 
 
 def test_the_origin_of_clean_images(make_run: Make) -> None:
-    """The record says `digits:test`: the data set and its split."""
     from tapr.cli.report_examples import _domain
     from tapr.datasets import load
     from tapr.streams import clean
 
     data = load("digits")
-    record = make_run("tent", ["clean"], data="digits", split="test", origin=clean(data).origin)
-    domain = _domain(record, "clean", [3, 5])
+    record = make_run(
+        "tent", ["clean"], data="digits", split="test", origin=asdict(clean(data).origin)
+    )
+    domain = _domain(record, record.shifts[0], [3, 5])
     assert np.array_equal(domain.read(domain.numbers), data.images[np.array([3, 5])])
 
 
@@ -124,8 +126,8 @@ def test_the_origin_of_published_images(
     np.save(tmp_path / "files" / "labels.npy", np.tile([3, 8], 5))
     command = ["data", "get", "cifar10c", "--from", str(tmp_path / "files")]
     CliRunner().invoke(app, command, catch_exceptions=False)
-    origin = published("cifar10c", "fog", 5).origin
-    domain = _domain(make_run("tent", ["fog-5"], origin=origin), "fog-5", [1])
+    record = make_run("tent", ["fog-5"], origin=asdict(published("cifar10c", "fog", 5).origin))
+    domain = _domain(record, record.shifts[0], [1])
     assert np.array_equal(domain.read(domain.numbers), pixels[[9]])
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import tapr
 from tapr import records
+from tapr.methods import own
 from tapr.runs import spec as specs
 from tapr.runs.bench import Bench
 
@@ -46,6 +47,13 @@ class Deaf(Adapter):
 class Needy(Shifted):
     def __init__(self, model, scale, **options):
         super().__init__(model, scale=scale, **options)
+
+class Learning(tapr.Learner):
+    def __init__(self, model, *, lr=0.5, **common):
+        super().__init__(model, lr=lr, **common)
+
+    def objective(self, outputs):
+        return tapr.Loss.mean(outputs.logits[0].square().sum(1))
 
 nothing = 3
 
@@ -139,3 +147,36 @@ def test_the_installed_command_finds_code_of_the_working_directory(place: Path) 
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "own_code:Shifted would move no parameter" in done.stdout
+
+
+def test_an_installed_package_offers_a_method_by_an_entry_point(
+    model: nn.Module, images: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "shifted-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shifted\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[tapr.methods]\nshifted = own_code:Shifted\n")
+    own._offered.cache_clear()
+    try:
+        assert "shifted" in tapr.methods.known()
+        adapter = tapr.adapt(model, "shifted", scale=2.0)
+        assert torch.equal(adapter(images), model(images) + 16)
+        assert adapter.recipe["method"] == "shifted"
+        with pytest.raises(
+            tapr.TaprError, match="unknown method 'shiftde'; did you mean 'shifted'"
+        ):
+            tapr.adapt(model, "shiftde")
+    finally:
+        own._offered.cache_clear()
+
+
+def test_a_method_of_your_own_has_the_common_options_and_their_checks(model: nn.Module) -> None:
+    assert tapr.presets("own_code:Learning")["paper"]["max_grad_norm"] is None
+    assert tapr.presets("own_code:Learning")["paper"]["lr"] == 0.5
+    adapter = tapr.adapt(model, "own_code:Learning", amp=True, statistics="running", votes="flip")
+    assert adapter.policy == "running"
+    assert (adapter.recipe["amp"], adapter.recipe["votes"]) == (True, "flip")
+    with pytest.raises(tapr.TaprError, match="expected lr of at least 0 and below inf, got -1"):
+        tapr.adapt(model, "own_code:Learning", lr=-1)
+    with pytest.raises(tapr.TaprError, match="did you mean 'statistics'"):
+        tapr.adapt(model, "own_code:Learning", statistic="batch")

@@ -10,8 +10,7 @@ import pytest
 
 from tapr.records import RunRecord
 from tapr.reports import results
-from tapr.reports.export import to_csv, to_latex, to_markdown
-from tapr.reports.reproduce import spec
+from tapr.reports.export import spec, to_csv, to_latex, to_markdown
 from tapr.reports.tables import Table, table
 
 Make = Callable[..., RunRecord]

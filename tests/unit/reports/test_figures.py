@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tapr.cli import app
-from tapr.records import RunRecord
+from tapr.records import RunRecord, Shift
 from tapr.reports import figures, results
 from tapr.reports.grids import Grid, to_csv
 
+FOG = Shift("fog-5", "fog", 5)
 PEST = {"method": "pest", "statistics": "running", "augmentation": "randaugment", "lr": 1e-4}
 PEST |= {"consistency": "jensen_shannon", "consistency_weight": 1.0, "entropy_weight": 1.0}
 PEST |= {"augmentation_options": {"n": 1, "m": 1}, "prior": 16.0, "views": 2}
@@ -60,13 +61,13 @@ def test_a_line_has_the_runs_that_differ_in_its_setting_alone(ablations: Path) -
     lr = grid(ablations, "lr")
     assert lr.places() == [(1e-6,), (1e-4,), (1e-2,)]
     assert [series.label for series in lr.series] == ["PEST RandAugment"]
-    assert lr.domains == ["gaussian_noise-5", "fog-5"]
-    assert 0 < lr.levels["fog-5"].value < lr.series[0].points["fog-5"][1e-4,].value
+    assert [str(domain) for domain in lr.domains] == ["gaussian_noise-5", "fog-5"]
+    assert 0 < lr.levels[FOG].value < lr.series[0].points[FOG][1e-4,].value
 
 
 def test_batch_sizes_of_two_policies_are_two_lines(ablations: Path) -> None:
     found = grid(ablations, "batch-size")
-    lines = {series.label: sorted(series.points["fog-5"]) for series in found.series}
+    lines = {series.label: sorted(series.points[FOG]) for series in found.series}
     assert lines == {
         "running statistics": [(1,), (10,), (100,), (400,)],
         "blended statistics, prior 16": [(1,), (10,), (400,)],
@@ -96,8 +97,8 @@ def test_the_numbers_are_the_records(ablations: Path) -> None:
     assert len(rows) == 2 * (1 + 3)
     assert rows[0]["series"] == "unadapted"
     runs = results.read([ablations]).settings
-    (source,) = (s for setting in runs for s in setting.systems if s.method == "source")
-    (run,) = (run for run in source.runs if run.cell["domains"] == [rows[0]["domain"]])
+    (source,) = (s for setting in runs for s in setting.systems if not s.adapts)
+    (run,) = (run for run in source.runs if str(run.shifts[0]) == rows[0]["domain"])
     assert float(rows[0]["accuracy"]) == run.accuracy
     assert float(rows[0]["low"]) < float(rows[0]["accuracy"]) < float(rows[0]["high"])
 

@@ -88,7 +88,7 @@ def test_examples(bench: Path) -> None:
     found = results.read([bench])
     chosen = examples.choose(table(found.settings[0]))
     assert chosen
-    assert chosen.after.system.method == "pest-augmix"
+    assert chosen.after.system.label == "pest-augmix"
     both = [*chosen.fixed, *chosen.broken]
     assert len(chosen.fixed) == 8
     assert len({example.domain for example in chosen.fixed}) == 4
@@ -120,7 +120,7 @@ def test_refused_steps_stand_out(make_run: Make) -> None:
 
 def test_records_with_little_in_them(make_run: Make) -> None:
     run = make_run("tent")
-    bare = {key: run.cell[key] for key in ("method", "domains", "seed")}
+    bare = {key: run.cell[key] for key in ("method", "domains", "seed", "options")}
     assert "Tent predicts" in made(
         Results(results.gather([RunRecord(bare, {}, run.batches, {})], []))
     )

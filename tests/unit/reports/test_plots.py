@@ -9,8 +9,8 @@ import pytest
 
 from tapr.errors import InputError
 from tapr.records import RunRecord
-from tapr.reports import along, needs, plots, results
 from tapr.reports import drawing as drawing_
+from tapr.reports import plots, results
 from tapr.reports.tables import Table, table
 
 Make = Callable[..., RunRecord]
@@ -59,7 +59,7 @@ def test_no_losses_without_a_loss_and_nothing_without_labels(make_run: Make) -> 
 def test_curve_is_the_mean_over_runs(make_run: Make) -> None:
     runs = [make_run("tent", [domain]) for domain in ("fog-5", "snow-5")]
     (setting,) = results.gather(runs, [])
-    curve = along.curve(setting.systems[0], along.accuracy)
+    curve = plots.curve(setting.systems[0], plots.batch_accuracy)
     assert curve
     assert curve.x.tolist() == [50, 150, 250, 350]
     expected = np.mean([[b.correct / 100 for b in run.batches] for run in runs], axis=0)
@@ -70,22 +70,23 @@ def test_a_loss_that_is_not_finite_is_left_out(make_run: Make) -> None:
     run = make_run("tent")
     run.batches[1].terms["entropy"] = float("nan")
     (setting,) = results.gather([run], [])
-    assert along.curve(setting.systems[0], along.term("entropy")) is None
+    assert plots.curve(setting.systems[0], plots.loss_term("entropy")) is None
 
 
 def test_smooth_keeps_the_ends_and_constants() -> None:
-    assert along.smooth(np.full(100, 3.0)) == pytest.approx(np.full(100, 3.0))
+    assert plots.smooth(np.full(100, 3.0)) == pytest.approx(np.full(100, 3.0))
     rough = np.tile([0.0, 1.0], 50)
-    assert np.abs(np.diff(along.smooth(rough))).max() < 0.2
+    assert np.abs(np.diff(plots.smooth(rough))).max() < 0.2
 
 
 def test_boundaries_of_a_stream(make_run: Make) -> None:
     run = make_run("tent", ["fog-5", "snow-5"], protocol="continual")
     (setting,) = results.gather([run], [])
-    assert along.boundaries(setting) == [(0, "fog-5"), (400, "snow-5")]
+    starts = [(start, str(domain)) for start, domain in plots.boundaries(setting)]
+    assert starts == [(0, "fog-5"), (400, "snow-5")]
     assert plots.stream(table(setting))
     (setting,) = results.gather([make_run("tent")], [])
-    assert along.boundaries(setting) == []
+    assert plots.boundaries(setting) == []
 
 
 def test_files(found: Table) -> None:
@@ -115,4 +116,4 @@ def test_inline(found: Table) -> None:
 
 def test_a_missing_package_names_the_extra() -> None:
     with pytest.raises(InputError, match=r"pip install 'tapr\[report\]'"):
-        needs.need("no_such_package.part")
+        drawing_.need("no_such_package.part")

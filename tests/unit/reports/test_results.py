@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tapr import corruptions
+from tapr import corruptions, names
 from tapr.errors import DataError
-from tapr.records import RunRecord
-from tapr.reports import names, results
+from tapr.records import RunRecord, Shift
+from tapr.reports import results
 
 Make = Callable[..., RunRecord]
 Save = Callable[[RunRecord, Path], Path]
@@ -23,8 +23,11 @@ def test_a_bench_is_one_setting(bench: Path) -> None:
     found = results.read([bench])
     assert not found.problems
     (setting,) = found.settings
-    assert [system.label for system in setting.systems] == list(names.ORDER)
-    assert setting.domains == ["gaussian_noise-5", "defocus_blur-5", "fog-5", "contrast-5"]
+    assert [system.label for system in setting.systems] == [
+        *("source", "norm", "tent", "pest-randaugment", "pest-augmix", "pest-control")
+    ]
+    found_domains = [str(domain) for domain in setting.domains]
+    assert found_domains == ["gaussian_noise-5", "defocus_blur-5", "fog-5", "contrast-5"]
     assert setting.severity == 5
 
 
@@ -32,7 +35,7 @@ def test_a_bench_is_one_setting(bench: Path) -> None:
     "changed",
     [
         {"data": "cifar100c"},
-        {"origin": "cifar10c, published"},
+        {"origin": {"dataset": "cifar10c", "made": "published", "seed": None}},
         {"images": 300},
         {"protocol": "continual"},
         {"order": "shuffled"},
@@ -50,7 +53,8 @@ def test_different_settings_are_apart(make_run: Make, changed: dict[str, object]
 def test_severities_are_apart_and_the_seed_of_the_corruptions_is_not(make_run: Make) -> None:
     runs = [make_run("tent", ["fog-3"]), make_run("tent", ["fog-5"])]
     assert [setting.severity for setting in results.gather(runs, [])] == [3, 5]
-    runs = [make_run("tent", seed=s, origin=f"cifar10, generated with seed {s}") for s in (0, 1)]
+    origins = [{"dataset": "cifar10", "made": "generated", "seed": seed} for seed in (0, 1)]
+    runs = [make_run("tent", seed=origin["seed"], origin=origin) for origin in origins]
     (setting,) = results.gather(runs, [])
     assert setting.systems[0].seeds == [0, 1]
 
@@ -59,7 +63,7 @@ def test_one_label_with_different_options_is_two_systems(make_run: Make) -> None
     options = {"method": "tent", "statistics": "batch"}
     runs = [make_run("tent", recipe={**options, "lr": lr}) for lr in (0.001, 0.01)]
     (setting,) = results.gather(runs, [])
-    assert [system.label for system in setting.systems] == ["tent (lr=0.001)", "tent (lr=0.01)"]
+    assert [system.name for system in setting.systems] == ["tent (lr=0.001)", "tent (lr=0.01)"]
 
 
 def test_of_two_runs_of_the_same_thing_the_longer_is_kept(make_run: Make) -> None:
@@ -75,9 +79,9 @@ def test_of_two_runs_of_the_same_thing_the_longer_is_kept(make_run: Make) -> Non
     ("method", "policy"),
     [("source", "source"), ("tent", "batch"), ("pest-augmix", "running, fed by views")],
 )
-def test_policy(make_run: Make, method: str, policy: str) -> None:
+def test_the_statistics_are_the_records(make_run: Make, method: str, policy: str) -> None:
     (setting,) = results.gather([make_run(method)], [])
-    assert setting.systems[0].policy == policy
+    assert setting.systems[0].statistics == policy
 
 
 def test_cut_short(make_run: Make) -> None:
@@ -95,8 +99,8 @@ def test_a_finished_domain_of_an_unfinished_stream(make_run: Make) -> None:
     cut = RunRecord(run.cell, run.environment, run.batches[:5], None)
     (setting,) = results.gather([cut], [])
     outcomes = setting.systems[0].outcomes
-    assert outcomes["fog-5", 0].finished
-    assert not outcomes["snow-5", 0].finished
+    assert outcomes[Shift("fog-5", "fog", 5), 0].finished
+    assert not outcomes[Shift("snow-5", "snow", 5), 0].finished
 
 
 def test_a_bad_line_is_named_and_the_rest_is_read(bench: Path) -> None:

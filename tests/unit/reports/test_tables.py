@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapr.records import RunRecord
-from tapr.reports import names, results
+from tapr import names
+from tapr.records import RunRecord, Shift
+from tapr.reports import results
 from tapr.reports.statistics import over_seeds
 from tapr.reports.tables import Table, by_class, cost, estimate, table
 
@@ -23,7 +24,7 @@ def test_cells_are_the_runs_accuracies(bench: Path) -> None:
     (setting,) = results.read([bench]).settings
     found = table(setting)
     for row in found.rows:
-        accuracies = {run.cell["domains"][0]: run.accuracy for run in row.system.runs}
+        accuracies = {run.shifts[0]: run.accuracy for run in row.system.runs}
         values = [cell.value for cell in row.cells if cell]
         assert values == pytest.approx([accuracies[domain] for domain in found.domains])
         assert row.mean
@@ -37,7 +38,7 @@ def test_cells_are_the_runs_accuracies(bench: Path) -> None:
 def test_the_mean_is_over_the_fifteen_when_all_are_there(make_run: Make) -> None:
     domains = [f"{name}-5" for name in [*names.STANDARD, "spatter"]]
     found = of([make_run("tent", [domain], images=100) for domain in reversed(domains)])
-    assert found.domains == domains
+    assert [str(domain) for domain in found.domains] == domains
     assert found.mean_title == "mean of 15"
     (row,) = found.rows
     assert row.mean
@@ -69,8 +70,9 @@ def test_pictures_are_drawn_with_all_their_corruptions(make_run: Make) -> None:
     batches = one.batches
     runs = [one]
     for name in ("snow", "frost", "contrast"):
-        copies = [b.__class__(**{**b.__dict__, "domain": f"{name}-5"}) for b in batches]
-        cell = {**one.cell, "domains": [f"{name}-5"]}
+        facts = {"corruption": name, "severity": 5}
+        copies = [b.__class__(**{**vars(b), "domain": f"{name}-5", **facts}) for b in batches]
+        cell = {**one.cell, "domains": [{"name": f"{name}-5", **facts}]}
         runs.append(RunRecord(cell, one.environment, copies, one.end))
     (row,) = of(runs).rows
     assert row.mean
@@ -101,8 +103,9 @@ def test_without_labels_there_is_no_accuracy(make_run: Make) -> None:
 
 def test_estimate_needs_every_domain(make_run: Make) -> None:
     (setting,) = results.gather([make_run("tent")], [])
-    assert estimate(setting.systems[0], ["fog-5"])
-    assert estimate(setting.systems[0], ["fog-5", "snow-5"]) is None
+    fog, snow = Shift("fog-5", "fog", 5), Shift("snow-5", "snow", 5)
+    assert estimate(setting.systems[0], [fog])
+    assert estimate(setting.systems[0], [fog, snow]) is None
     assert estimate(setting.systems[0], []) is None
 
 
@@ -117,7 +120,7 @@ def test_cost(make_run: Make) -> None:
 
 def test_the_papers_numbers_stand_beside_their_methods(bench: Path) -> None:
     (setting,) = results.read([bench]).settings
-    published = {row.system.method: row.paper for row in table(setting).rows}
+    published = {row.system.label: row.paper for row in table(setting).rows}
     assert published["source"] == 0.565
     assert published["pest-augmix"] == 0.812
     assert published["norm"] is None

@@ -22,7 +22,7 @@ def plain(sentences: list[str]) -> str:
 def test_headline(bench: Path) -> None:
     (setting,) = results.read([bench]).settings
     found = table(setting)
-    means = {row.system.method: 100 * row.mean.value for row in found.rows if row.mean}
+    means = {row.system.label: 100 * row.mean.value for row in found.rows if row.mean}
     text = plain(words.headline(found))
     assert text.startswith(
         f"PEST with AugMix predicts {means['pest-augmix']:.1f} % of the images right, the unadapted"
@@ -36,8 +36,7 @@ def test_a_method_that_harms_is_called_so(make_run: Make) -> None:
     text = plain(words.headline(of([make_run("source"), make_run("mine")])))
     assert "points more" in text
     worse = [make_run("tent"), make_run("source")]
-    worse[0].cell["method"] = "source"  # type: ignore[index]
-    worse[1].cell["method"] = "tent"  # type: ignore[index]
+    worse[0].cell["adapts"], worse[1].cell["adapts"] = False, True  # type: ignore[index]
     assert "points fewer" in plain(words.headline(of(worse)))
 
 
@@ -88,3 +87,10 @@ def test_versions_are_said(make_run: Make) -> None:
     runs[0].environment["torch"] = "2.6.0"  # type: ignore[index]
     text = plain(words.notes(of(runs)))
     assert "different versions of torch: 2.13.0 and 2.6.0." in text
+
+
+def test_a_damaged_environment_is_no_reason_to_fail(make_run: Make) -> None:
+    run = make_run("tent")
+    odd = RunRecord(run.cell, {"machine": ["Linux"], "threads": {}}, run.batches, run.end)
+    text = plain(words.notes(of([odd, make_run("norm")])))
+    assert "Not all runs come from one machine and thread count" in text

@@ -111,10 +111,10 @@ def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
         assert [len(batch.predicted) for batch in run.batches] == [10, 10, 4]
         assert sorted(n for batch in run.batches for n in batch.images) == list(range(24))
         methods = {"source": "source", "tent": "tent", "mine": "pest"}
-        assert run.cell["recipe"]["method"] == methods[run.cell["method"]]
+        assert run.cell["recipe"]["method"] == run.method == methods[run.label]
         assert run.cell["recipe"]["seed"] == run.cell["seed"]
         assert {"tapr", "torch", "threads", "commit", "began"} <= run.environment.keys()
-    mine = next(run for run in runs.values() if run.cell["method"] == "mine")
+    mine = next(run for run in runs.values() if run.label == "mine")
     assert mine.cell["recipe"]["lr"] == 1e-4
     assert [(b.forward, b.backward) for b in mine.batches] == [(70, 60), (70, 60), (28, 24)]
     assert [batch.steps for batch in mine.batches] == [2, 2, 2]
@@ -191,7 +191,8 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_result(place: Path) -> No
     command = [sys.executable, "-m", "tapr.cli", *arguments]
     outcomes = []
     for moment in ("5", "9", "11", "-1"):
-        environment = {**os.environ, "KILL_AT": moment, "PYTHONPATH": str(place)}
+        paths = os.pathsep.join([str(place), *sys.path])
+        environment = {**os.environ, "KILL_AT": moment, "PYTHONPATH": paths}
         environment["OMP_NUM_THREADS"] = "1"  # as in this process: sums depend on the threads
         outcomes.append(subprocess.run(command, env=environment, capture_output=True).returncode)
     assert outcomes == [-signal.SIGKILL] * 3 + [0]

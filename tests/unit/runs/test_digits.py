@@ -51,5 +51,6 @@ def test_every_system_runs(tmp_path: Path) -> None:
 def test_a_split_can_be_corrupted(tmp_path: Path) -> None:
     values = {"split": "validation", "corruptions": ["contrast"], "images": 10}
     found = Bench(specs.load("digits", values), tmp_path)
-    assert found.cells[0].identity["origin"] == "digits:validation, generated with seed 0"
-    assert found.cells[0].identity["split"] == "validation"
+    origin = {"dataset": "digits:validation", "made": "generated", "seed": 0}
+    assert found.cells[0].identity["origin"] == origin
+    assert found.cells[0].identity["setting"]["split"] == "validation"

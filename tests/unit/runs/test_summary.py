@@ -88,7 +88,7 @@ def test_a_model_that_was_sure_before_is_not_suspected() -> None:
 
 
 def test_refused_steps_are_said() -> None:
-    assert "3 steps were taken back" in summarise(rows(*healthy()), NAMES, 3).warnings[0]
+    assert "3 steps were rolled back" in summarise(rows(*healthy()), NAMES, 3).warnings[0]
 
 
 def test_the_numbers() -> None:

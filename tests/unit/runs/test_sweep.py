@@ -213,9 +213,10 @@ def test_parallel_equals_serial_and_what_fails_stops_nothing_else(place: Path) -
 
 
 def started(out: str, jobs: int, **environment: str) -> subprocess.Popen[str]:
+    paths = os.pathsep.join([os.getcwd(), *sys.path])
     return subprocess.Popen(
         [sys.executable, "-m", "tapr.cli", "sweep", "tiny.toml", "--out", out, "--jobs", str(jobs)],
-        env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
+        env={**os.environ, "PYTHONPATH": paths, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -253,7 +254,7 @@ def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> 
     _, errors = second.communicate()
     assert (second.returncode, errors) == (
         130,
-        "stopped; the same command goes on where this one stopped\n",
+        "stopped; the same command resumes where this one stopped\n",
     )
 
     third = started("out", 2)

@@ -82,7 +82,7 @@ def test_from_the_tree_to_the_table(place: Path) -> None:
         run, problems = records.read(file)
         assert not problems
         assert run.end is not None
-        assert (run.cell["origin"], run.cell["split"]) == ("visda:test", "test")
+        assert (run.cell["origin"]["dataset"], run.setting["split"]) == ("visda:test", "test")
         assert run.cell["classes"] == list(names.VISDA)
         assert [len(batch.predicted) for batch in run.batches] == [30]
         assert records.class_mean(records.confusion(run.batches)) is not None

@@ -11,6 +11,7 @@ from tapr.datasets import Dataset
 from tapr.datasets.base import Logged
 from tapr.datasets.catalogue import CIFAR10C
 from tapr.errors import InputError, UnknownNameError
+from tapr.streams import Origin
 from tapr.streams.domains import Subset, choose
 
 RANDOM = np.random.default_rng(0)
@@ -29,6 +30,7 @@ def test_clean() -> None:
     assert DATA.labels is not None
     np.testing.assert_array_equal(domain.labels, DATA.labels[[3, 1]])
     assert (domain.name, len(domain), domain.classes) == ("clean", 2, DATA.classes)
+    assert (domain.corruption, domain.severity, str(domain.origin)) == (None, None, "small")
 
 
 def test_a_subset_gets_the_same_pictures() -> None:
@@ -36,7 +38,13 @@ def test_a_subset_gets_the_same_pictures() -> None:
     for subset in ([5, 2, 9], 4, None):
         domain = streams.generated(DATA, "gaussian_noise", 3, subset, seed=7)
         np.testing.assert_array_equal(domain.read(domain.numbers), whole[domain.numbers])
-        assert (domain.name, domain.origin) == ("gaussian_noise-3", "small, generated with seed 7")
+        assert (domain.name, domain.corruption, domain.severity) == (
+            "gaussian_noise-3",
+            "gaussian_noise",
+            3,
+        )
+        assert domain.origin == Origin("small", "generated", 7)
+        assert str(domain.origin) == "small, generated with seed 7"
 
 
 def test_corrupted_makes_a_domain_for_each() -> None:
@@ -56,7 +64,7 @@ def test_published_files_are_used_when_all_are_there(
     monkeypatch.setenv("TAPR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tapr.streams.domains.load", _load_small)
     (domain,) = streams.corrupted("cifar10c", ["shot_noise"])
-    assert domain.origin == "small, generated with seed 0"
+    assert domain.origin == Origin("small", "generated", 0)
     folder = tmp_path / "published"
     folder.mkdir()
     images = RANDOM.integers(0, 256, (60, 32, 32, 3), np.uint8)
@@ -64,10 +72,11 @@ def test_published_files_are_used_when_all_are_there(
     np.save(folder / "labels.npy", np.tile(DATA.labels, 5))  # type: ignore[arg-type]
     CIFAR10C.get(Logged(), folder)
     (domain,) = streams.corrupted("cifar10c", ["shot_noise"], [2], subset=3)
-    assert domain.origin == "cifar10c, read from files"
+    assert domain.origin == Origin("cifar10c", "published")
+    assert str(domain.origin) == "cifar10c, read from files"
     np.testing.assert_array_equal(domain.read(domain.numbers), images[12:15])
     for domain in streams.corrupted("cifar10c", ["shot_noise", "gaussian_noise"]):
-        assert domain.origin == "small, generated with seed 0"
+        assert domain.origin == Origin("small", "generated", 0)
 
 
 def _load_small(name: str, split: str = "test") -> Dataset:

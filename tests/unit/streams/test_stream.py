@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from tapr.errors import DataError, InputError, UnknownNameError
-from tapr.streams import PROTOCOLS, Domain, Stream
+from tapr.streams import PROTOCOLS, Domain, Origin, Stream
 from tapr.types import Batch
 
 COUNT = 7
@@ -25,7 +26,13 @@ def _domain(name: str, labels: Sequence[int] | None = (0, 1, 2, 0, 1, 2, 0)) -> 
         )
 
     known = None if labels is None else np.array(labels)
-    return Domain(name, "made up", np.arange(COUNT), known, ("a", "b", "c"), read)
+    return named(name, np.arange(COUNT), known, ("a", "b", "c"), read)
+
+
+def named(name: str, *rest: Any) -> Domain:
+    corruption, _, severity = name.rpartition("-")
+    known = (corruption, int(severity)) if corruption else ()
+    return Domain(Origin("made up"), *rest, *known)
 
 
 def _numbers(batch: Batch) -> list[int]:
@@ -155,7 +162,7 @@ def _counting(made: list[int], fail_at: int | None = None) -> Domain:
         made.append(len(numbers))
         return np.zeros((len(numbers), 2, 2, 3), np.uint8)
 
-    return Domain("fog-5", "", np.arange(20), None, (), read)
+    return named("fog-5", np.arange(20), None, (), read)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
@@ -217,7 +224,7 @@ def test_the_global_generators_are_left_alone() -> None:
 def test_a_step_knows_its_images_numbers() -> None:
     def part(name: str, numbers: list[int]) -> Domain:
         whole = _domain(name)
-        return Domain(name, "", np.array(numbers), None, (), whole.read)
+        return named(name, np.array(numbers), None, (), whole.read)
 
     stream = Stream([part("fog-5", [6, 4]), part("snow-5", [5, 1, 3])], 2, protocol="mixed")
     for step, batch in zip(stream.plan, stream, strict=True):

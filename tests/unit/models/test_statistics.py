@@ -1,0 +1,152 @@
+"""Shares and windows of statistics against plain arithmetic, in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tapr
+from tapr.models.statistics import Statistics
+
+
+@pytest.fixture
+def double(make_model: Callable[..., nn.Sequential]) -> Any:
+    model = make_model().double()
+    model[1].running_mean.fill_(0.3)  # type: ignore[operator]
+    return model
+
+
+@pytest.fixture
+def batches() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    return [torch.rand(n, 3, 9, 8, generator=generator).double() for n in (6, 4, 5)]
+
+
+def moments(model: Any, images: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = model[0](images).detach()
+    return hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
+
+
+def mixed(one: Any, other: Any, share: float) -> tuple[Tensor, Tensor]:
+    """The mean and variance of a crowd of which `share` belongs to the second."""
+    mean = (1 - share) * one[0] + share * other[0]
+    square = (1 - share) * (one[1] + one[0] ** 2) + share * (other[1] + other[0] ** 2)
+    return mean, square - mean**2
+
+
+def with_moments(model: Any, images: Tensor, found: tuple[Tensor, Tensor]) -> Tensor:
+    hidden = (model[0](images) - found[0].view(-1, 1, 1)) / (found[1] + 1e-5).sqrt().view(-1, 1, 1)
+    scaled = hidden * model[1].weight.view(-1, 1, 1) + model[1].bias.view(-1, 1, 1)
+    return torch.as_tensor(model[2:](scaled)).detach()
+
+
+def stored(model: Any) -> tuple[Tensor, Tensor]:
+    return model[1].running_mean, model[1].running_var
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_share_is_the_source_s_the_rest_the_batch_s(
+    double: Any, batches: list[Tensor], share: float
+) -> None:
+    adapter = tapr.adapt(double, "norm", statistics="share", share=share)
+    for batch in batches:
+        expected = mixed(moments(double, batch), stored(double), share)
+        torch.testing.assert_close(adapter(batch), with_moments(double, batch, expected))
+    assert adapter.policy == f"share {share:g}"
+
+
+def test_a_window_counts_images_not_batches(double: Any, batches: list[Tensor]) -> None:
+    """Six and four images in two batches are remembered as ten in one."""
+    options: dict[str, Any] = {"statistics": "window", "window": 100, "share": 0.2, "prior": 4}
+    adapter = tapr.adapt(double, "norm", **options)
+    whole = moments(double, torch.cat(batches[:2]))
+    adapter(batches[0])
+    expected = with_moments(double, batches[1], mixed(whole, stored(double), 4 / 14))
+    torch.testing.assert_close(adapter(batches[1]), expected)
+    assert adapter.live()["norms.images"] == 10
+    torch.testing.assert_close(adapter.live()["norms.mean_0"], whole[0])
+    torch.testing.assert_close(adapter.live()["norms.variance_0"], whole[1])
+
+
+def test_a_full_window_forgets_and_the_share_is_the_least(
+    double: Any, batches: list[Tensor]
+) -> None:
+    options: dict[str, Any] = {"statistics": "window", "window": 8, "share": 0.5, "prior": 1}
+    adapter = tapr.adapt(double, "norm", **options)
+    adapter(batches[0])
+    stream = mixed(moments(double, batches[1]), moments(double, batches[0]), 1 - 4 / 8)
+    expected = with_moments(double, batches[1], mixed(stream, stored(double), 0.5))
+    torch.testing.assert_close(adapter(batches[1]), expected)
+    assert adapter.live()["norms.images"] == 8
+
+
+def test_one_image_at_a_time_remembers_what_a_batch_does(
+    double: Any, batches: list[Tensor]
+) -> None:
+    options: dict[str, Any] = {"statistics": "window", "window": 100}
+    together, single = (tapr.adapt(double, "norm", **options) for _ in range(2))
+    together(batches[0])
+    for image in batches[0].chunk(6):
+        single(image)
+    for name in ("norms.mean_0", "norms.variance_0", "norms.images"):
+        torch.testing.assert_close(single.live()[name], together.live()[name])
+
+
+def test_a_share_for_each_view_gives_every_view_statistics_of_its_own(
+    double: Any, batches: list[Tensor]
+) -> None:
+    images = batches[0]
+    shares = (0.1, 0.8)
+    adapter = tapr.adapt(double, "norm", statistics="share", share=shares, votes="original,flip")
+    said = [
+        with_moments(double, view, mixed(moments(double, view), stored(double), share)).softmax(1)
+        for view, share in zip((images, images.flip(3)), shares, strict=True)
+    ]
+    torch.testing.assert_close(adapter(images).softmax(1), sum(said) / 2)
+    with pytest.raises(tapr.TaprError, match="expected a share for each of 3 views, got 2"):
+        tapr.adapt(double, "norm", statistics="share", share=shares, votes="original,flip,zoom")(
+            images
+        )
+
+
+def test_the_gradient_of_an_adapting_forward_sees_the_share(
+    double: Any, batches: list[Tensor]
+) -> None:
+    images, share = batches[0], 0.4
+    adapter = tapr.adapt(
+        double, "tent", statistics="share", share=share, optimizer="sgd", lr=0.1, momentum=0.0
+    )
+    logits = adapter(images)
+    hidden = double[0](images).detach()
+    found = mixed(moments(double, images), stored(double), share)
+    scale, shift = (double[1].weight.detach().clone().requires_grad_() for _ in range(2))
+    with torch.no_grad():
+        shift.copy_(double[1].bias)
+    normal = (hidden - found[0].view(-1, 1, 1)) / (found[1] + 1e-5).sqrt().view(-1, 1, 1)
+    said = double[2:](normal * scale.view(-1, 1, 1) + shift.view(-1, 1, 1))
+    entropy = -(said.softmax(1) * said.log_softmax(1)).sum(1).mean()
+    entropy.backward()
+    torch.testing.assert_close(logits, said.detach())
+    assert scale.grad is not None
+    torch.testing.assert_close(
+        dict(adapter.model.named_parameters())["1.weight"], double[1].weight - 0.1 * scale.grad
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 1.5}, "expected a share from 0 to 1.*got 1.5"),
+        ({"share": [0.1, "x"]}, "expected a share from 0 to 1"),
+        ({"share": []}, "expected a share from 0 to 1"),
+        ({"share": "half"}, "expected a share from 0 to 1"),
+        ({"share": None}, "expected a share from 0 to 1"),
+        ({"window": 0}, "expected a window of 1 image or more, got 0"),
+        ({"window": float("inf")}, "expected a window of 1 image or more, got inf"),
+    ],
+)
+def test_wrong_shares_and_windows_get_a_sentence(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(tapr.TaprError, match=message):
+        Statistics("window", **options).check()
