@@ -1,6 +1,6 @@
 """Does an adapter that runs for long grow? Memory, open files and time per batch along a stream.
 
-    python -m benchmarks.soak --batches 100000 [--json results/soak.json] [--plot docs/images/soak.svg]
+    python -m benchmarks.soak --batches 100000 [--json results/soak.json] [--plot FILE.svg]
 
 A tiny net, batches of 8 new images, one thread. Memory is the process's own (RSS), as Linux tells
 it; time is in CPU-seconds. It fails if memory at the end is more than 2 % above that at the

@@ -1,7 +1,8 @@
 """The attack's bookkeeping: every try is counted by area and outcome, and summed up in a table.
 
-`TAPR_ATTACK=N` scales the suite (each file says how), `TAPR_ATTACK_TABLE=FILE` writes the table as
-Markdown. A test fails when one of its tries was a raw exception, a wrong result or lost data.
+`TAPR_ATTACK=N` multiplies the tries (each file says of what); `make attack` sets it to 50.
+`TAPR_ATTACK_TABLE=FILE` writes the table as Markdown. A test fails when one of its tries was a raw
+exception, a wrong result or lost data. A test that counts nothing is itself one try.
 """
 
 import os
@@ -102,11 +103,25 @@ def table() -> str:
         "|---|---:|" + "---:|" * len(OUTCOMES),
     ]
     rows = [(area, [_total[area, outcome] for outcome in OUTCOMES]) for area in areas]
-    rows.append(("**together**", [sum(column) for column in zip(*(c for _, c in rows))]))
+    together = [sum(column) for column in zip(*(counts for _, counts in rows), strict=True)]
+    rows.append(("together", together))
     for area, counts in rows:
         cells = [area, f"{sum(counts):,}", *(f"{count:,}" for count in counts)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+    report = yield
+    if report.when == "call" and report.outcome != "skipped":
+        counts = "tally" in item.fixturenames
+        area = item.path.stem.removeprefix("test_").replace("_", " ")
+        if report.failed:
+            _total[area, "wrong" if call.excinfo.errisinstance(AssertionError) else "raw"] += 1
+        elif not counts:
+            _total[area, "fine"] += 1
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

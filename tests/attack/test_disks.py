@@ -27,7 +27,12 @@ def attack(adapter: tapr.Adapter, file: Path, tally: Any) -> None:
     before, content = adapter.capture(), file.read_bytes()
     adapter(IMAGES / 2)
     after = adapter.capture()
-    said = tally.attempt(AREA, "save", lambda: f"saved {adapter.save(file)}")
+
+    def save() -> str:
+        adapter.save(file)
+        return "it was saved"
+
+    said = tally.attempt(AREA, "save", save)
     tally.unchanged(AREA, "save", adapter, after)
     if file.read_bytes() != content or list(file.parent.iterdir()) != [file]:
         tally.count(AREA, "lost", "the old state, or a part of the new one lies about")

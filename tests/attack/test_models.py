@@ -128,7 +128,7 @@ class NanForDark(Around):
 
 
 def bright(images: Tensor) -> Tensor:
-    return images.flatten(1).mean(1) > FIRST.flatten(1).mean(1).median()
+    return images.flatten(1).mean(1).gt(FIRST.flatten(1).mean(1).median())
 
 
 def a_layer(change: Callable[[Any], Any]) -> Callable[[], nn.Module]:
@@ -157,7 +157,7 @@ def lazy() -> nn.Module:
 
 
 def heads(classes: int) -> Callable[[], nn.Module]:
-    return lambda: small_model(classes)
+    return lambda: small_model(classes=classes)
 
 
 def hooked(model: Any) -> None:
@@ -185,7 +185,7 @@ def old_weight_norm(model: Any) -> None:
 def pruned(model: Any) -> None:
     from torch.nn.utils import prune
 
-    prune.random_unstructured(model[0], "weight", 0.5)
+    prune.random_unstructured(model[0], "weight", 0.5)  # type: ignore[no-untyped-call]
 
 
 def integer_weight(model: Any) -> None:
@@ -384,7 +384,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "dropout": lambda: nn.Sequential(nn.Dropout(0.5), *small_model().children()),
     "compiled": lambda: torch.compile(small_model()),
     "scripted": lambda: torch.jit.script(small_model()),
-    "traced": lambda: torch.jit.trace(small_model(), FIRST),
+    "traced": lambda: torch.jit.trace(small_model(), FIRST),  # type: ignore[no-untyped-call]
     "an adapter": lambda: tapr.adapt(small_model(), "norm"),
     "a class": lambda: nn.Linear,
     "a name": lambda: "cifar10-small",
@@ -548,7 +548,8 @@ def attacked(name: str, model: Any, method: str, folder: Path, tally: Any) -> st
     first, second = FIRST.to(kind), SECOND.to(kind)
     given = first.clone()
     before = values(model)
-    adapter = tapr.adapt(model, method)
+    steps: dict[str, Any] = {"steps": 2} if method == "pest" else {}
+    adapter = tapr.adapt(model, method, **steps)
     assert adapter.source
     start = adapter.capture()
     try:

@@ -1,6 +1,6 @@
 """Damaged and hostile specs and records: read, or refused by a sentence.
 
-`TAPR_ATTACK=N`: N specs and N records are fuzzed, and as many tables drawn.
+`TAPR_ATTACK=N`: 100 N specs and as many records are fuzzed, and as many tables drawn.
 """
 
 import json
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tapr import records
 from tapr.runs import spec
 
-FILES = int(os.environ.get("TAPR_ATTACK", "360"))
+FILES = 100 * int(os.environ.get("TAPR_ATTACK", "1"))
 SPECS, RECORDS = "fuzzed specs", "fuzzed records"
 TEXT = """
 data = "cifar10"

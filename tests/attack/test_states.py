@@ -1,6 +1,6 @@
 """Damaged and forged states: refused by a sentence, and the adapter is bit for bit what it was.
 
-`TAPR_ATTACK=N`: N files are fuzzed for every method.
+`TAPR_ATTACK=N`: 30 N files are fuzzed for every method.
 """
 
 import json
@@ -23,7 +23,7 @@ from tapr.names import METHODS
 from tapr.testing import small_model
 
 AREA = "damaged and forged states"
-FILES = max(30, int(os.environ.get("TAPR_ATTACK", "360")) // 10)
+FILES = 30 * int(os.environ.get("TAPR_ATTACK", "1"))
 IMAGES = torch.rand(4, 3, 10, 9, generator=torch.Generator().manual_seed(0))
 LEARN = ("tent", "pest")
 
