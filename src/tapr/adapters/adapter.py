@@ -254,6 +254,7 @@ class Adapter(nn.Module, ABC):
 
     def set_extra_state(self, extra: Mapping[str, Any]) -> None:
         """Put back what `get_extra_state` gave."""
+        moving.make_room(self, extra["tensors"], persistent=False)
         now = self.capture()
         own = moving.in_state_dict(self)
         kept = {name: tensor for name, tensor in now.tensors.items() if name in own}

@@ -215,7 +215,9 @@ def in_state_dict(root: nn.Module) -> set[str]:
     return lasting | {name for name, _ in root.named_parameters()}
 
 
-def _set_buffer(root: nn.Module, name: str, value: Tensor | None) -> None:
+def _set_buffer(
+    root: nn.Module, name: str, value: Tensor | None, *, persistent: bool = True
+) -> None:
     prefix, _, key = name.rpartition(".")
     module = root.get_submodule(prefix)
     place = module._buffers.get(key)
@@ -226,16 +228,16 @@ def _set_buffer(root: nn.Module, name: str, value: Tensor | None) -> None:
     if key in module._buffers:
         module._buffers[key] = copy
     else:
-        module.register_buffer(key, copy)
+        module.register_buffer(key, copy, persistent=persistent)
 
 
 @torch.no_grad()
-def make_room(root: nn.Module, given: Mapping[str, Any]) -> None:
+def make_room(root: nn.Module, given: Mapping[str, Any], *, persistent: bool = True) -> None:
     """Give buffers the shapes of the given ones, and create those that have yet to appear."""
     known = {name for name, _, _ in _buffers(root)}
     for name, value in given.items():
         if isinstance(value, Tensor) and (name in known or _may_appear(root, name)):
-            _set_buffer(root, name, value)
+            _set_buffer(root, name, value, persistent=persistent)
 
 
 def _may_appear(root: nn.Module, name: str) -> bool:
