@@ -102,5 +102,5 @@ def _sgd(parameters: Iterable[nn.Parameter], **options: Any) -> Optimizer:
 
 
 def _may_fuse(parameters: Iterable[nn.Parameter]) -> bool:
-    """Torch's fused SGD does not move 16-bit parameters on a CPU, and remembers junk (2.13)."""
+    """Torch's fused SGD moves few 16-bit values on a CPU, and remembers junk (2.13)."""
     return not any(p.device.type == "cpu" and p.dtype.itemsize < 4 for p in parameters)
