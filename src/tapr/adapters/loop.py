@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tapr.adapters.adapter import Adapter
-from tapr.adapters.checks import check_options
+from tapr.adapters.checks import check_options, explained, is_number
 from tapr.adapters.corrections import Correction
 from tapr.adapters.cost import Passes
 from tapr.adapters.guard import NotFinite
@@ -66,8 +66,10 @@ class Loop(Adapter):
         schedule = schedule or Schedule(steps=0)
         schedule.check()
         limit = 1 if max_grad_norm is None else max_grad_norm
-        if not isinstance(limit, int | float) or not limit > 0:
+        if not is_number(limit) or not limit > 0:
             raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
+        if head is not None and not isinstance(head, str):
+            raise InputError(f"expected head to name a linear layer of the model, got {head!r}")
         super().__init__(model, scope, **common)
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
@@ -78,7 +80,8 @@ class Loop(Adapter):
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
         if objective is not None:
             self.objective = objective
-        wanted = self.needs.features or head or (correction is not None and correction.features)
+        named = head is not None
+        wanted = self.needs.features or named or (correction is not None and correction.features)
         self.head = heads.linear(self.model, head) if wanted else None  # its name
         self._timings: dict[str, float] = {}
         self._check_parts()
@@ -119,7 +122,7 @@ class Loop(Adapter):
             loss = self.objective(outputs)
             said.append((outputs, loss))
             if loss.keep.any():
-                self._backward(loss.total)
+                self._backward(loss.total, lesson.images)
             else:
                 self._counts[1] = backward  # nothing goes back
             return loss.total
@@ -237,7 +240,7 @@ class Loop(Adapter):
             logits = self.logits(images)
         return logits.to(images.dtype) if self.running.amp else logits
 
-    def _backward(self, total: Tensor) -> None:
+    def _backward(self, total: Tensor, images: Tensor) -> None:
         """The gradient of a finite loss, finite and not too long, or `NotFinite`."""
         if not (total.requires_grad or self.still):
             raise ModelError(
@@ -249,7 +252,8 @@ class Loop(Adapter):
         if self.still:
             return
         scale = self.running.loss_scale(total.device)
-        (total * scale).backward()  # type: ignore[no-untyped-call]
+        with explained(images, self.model):
+            (total * scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
         if scale != 1:
             torch._foreach_div_(gradients, scale)
@@ -303,7 +307,13 @@ class Loop(Adapter):
     def optimizer(self) -> Optimizer:
         """The optimiser of all parameters that learn."""
         assert self.optimizing is not None
-        return self.optimizing(self.moving.values())
+        try:
+            made = self.optimizing(self.moving.values())
+        except Exception as error:
+            raise InputError(f"the optimiser cannot be made: {error!r}") from error
+        if not isinstance(made, Optimizer):
+            raise InputError(f"expected optimizer to make a torch optimiser, got {made!r}")
+        return made
 
     @property
     def still(self) -> bool:

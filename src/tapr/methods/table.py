@@ -117,7 +117,7 @@ def load(
     """Resume from a saved state, on the same source model.
 
     What was your own (`method="module:Class"`, an augmentation, a scope) has to be passed again: a
-    file never decides which code runs. Nor does it ask for more than `most_steps` steps a batch.
+    file never decides which code runs. Nor does it ask for more than `most_steps` steps or views.
     """
     _, metadata = state.read(path)
     saved = metadata.get("recipe")
@@ -135,14 +135,18 @@ def load(
             f"{path} was saved with {missing[0]}={saved[missing[0]]}, which is your own; pass it"
             f" again: tapr.load(path, model, {missing[0]}=...)"
         )
-    if "inplace" in saved:
-        raise StateError(f"{path} asks for inplace, which only a caller may: pass it to tapr.load")
-    steps = saved.get("steps", 1)
-    if isinstance(steps, int) and steps > most_steps and "steps" not in again:
-        raise StateError(
-            f"{path} asks for {steps} steps a batch, more than most_steps={most_steps}; pass"
-            " tapr.load a larger one if that is meant"
-        )
+    for name in ("inplace", "model"):
+        if name in saved:
+            raise StateError(
+                f"{path} asks for {name}, which only a caller may: pass it to tapr.load"
+            )
+    for name in ("steps", "views"):
+        number = saved.get(name, 0)
+        if isinstance(number, int) and number > most_steps and name not in again:
+            raise StateError(
+                f"{path} asks for {number} {name} a batch, more than most_steps={most_steps}; pass"
+                " tapr.load a larger one if that is meant"
+            )
     try:
         adapter = adapt(model, **{**saved, **again})
     except InputError as error:

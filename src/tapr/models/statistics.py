@@ -104,12 +104,16 @@ class Policy(nn.Module):
         super().__init__()
         self.options = options
         self.layers: list[Any] = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-        self.tracking = [layer for layer in self.layers if layer.running_mean is not None]
+        self.tracking = [
+            layer
+            for layer in self.layers
+            if layer.running_mean is not None and layer.running_var is not None
+        ]
 
     def stored(self) -> list[Tensor]:
         """The statistics of all layers, and what is remembered beside them."""
         kept = [tensor for m in self.tracking for tensor in (m.running_mean, m.running_var)]
-        return [*kept, *self.buffers()]
+        return [*(tensor for tensor in kept if tensor is not None), *self.buffers()]
 
     def begin(self) -> None:
         """A batch begins: what is remembered by now is that of the batches before."""
@@ -159,7 +163,7 @@ class _Cumulative(Policy):
     def __init__(self, model: nn.Module, options: Statistics) -> None:
         super().__init__(model, options)
         for layer in self.tracking:
-            layer.num_batches_tracked.zero_()
+            layer.num_batches_tracked = torch.zeros_like(layer.running_mean[0], dtype=torch.long)
 
     def feeding(self, views: int = 1) -> Forward:
         return _mode(self.layers, training=True, momentum=None)  # torch's own cumulative mean
