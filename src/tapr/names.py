@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 # Method -> its class. Every other place takes a method's name from here, or from the class.
 METHODS: Mapping[str, str] = {
+    "steady": "tapr.methods.steady:Steady",
     "source": "tapr.methods.source:Source",
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",

@@ -20,7 +20,7 @@ from tapr.adapters.memory import Lesson, Memory
 from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
 from tapr.adapters.teacher import Teacher
-from tapr.adapters.votes import Votes
+from tapr.adapters.votes import Votes, Weights
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models import head as heads
@@ -56,6 +56,7 @@ class Loop(Adapter):
         max_grad_norm: float | None = None,
         *,
         votes: str | Sequence[str] | Votes = "original",
+        weights: Weights = "equal",
         head: str | None = None,
         compile: bool = False,
         amp: bool = False,
@@ -71,7 +72,7 @@ class Loop(Adapter):
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
         self.running = Running(self.model, compile=compile, amp=amp)
-        self.votes, self.views = Votes.of(votes), views
+        self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
@@ -147,8 +148,18 @@ class Loop(Adapter):
         with self._timed("predicting"), self.budget.prediction(), torch.no_grad():
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
-            voted = self.votes(logits)[None]
+            voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
+        """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
+        voted: Tensor = self.votes(logits, self.norms.shift())
+        kept = [*self.norms.buffers(), *self.votes.buffers()]
+        if all_finite([tensor for tensor in kept if tensor.is_floating_point()]):
+            return voted
+        why = "what is remembered of the stream is not finite"
+        self.guard.roll_back(self, why, to=self.guard.start)
+        return self._run("predicting", images)
 
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""

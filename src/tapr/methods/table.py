@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from tapr import models
-from tapr.adapters import Adapter, Needs, Passes
+from tapr.adapters import Adapter, Learner, Needs, Passes
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.methods import own
@@ -21,7 +21,7 @@ from tapr.registry import Registry, suggest
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
-UNSAID = ("layout", "compile", "amp", "budget", "votes", "head", "share", "window")
+UNSAID = (*("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),)
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
 
@@ -169,11 +169,11 @@ def _effective(method: str, preset: str, options: Options) -> tuple[str, dict[st
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
-    defaults = presets(method)[PAPER]
+    plain = own.options(Learner)
     recorded = {
         name: _recorded(value)
         for name, value in effective.items()
-        if name not in UNSAID or value != defaults[name]
+        if name not in UNSAID or value != plain[name]
     }
     return {"method": method, "preset": preset, "seed": seed, **recorded}
 
