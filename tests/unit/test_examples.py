@@ -9,7 +9,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 SAYS = {
-    "adapt_one_batch.py": "5 steps, loss",
+    "adapt_one_batch.py": "3 forwards an image",
     "compare_methods.py": "pest ",
     "dataloader_loop.py": "batch 4: mean confidence",
     "own_augmentation.py": "own:PenWidth",

@@ -154,8 +154,7 @@ class Loop(Adapter):
     def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
         """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
         voted: Tensor = self.votes(logits, self.norms.shift())
-        kept = [*self.norms.buffers(), *self.votes.buffers()]
-        if all_finite([tensor for tensor in kept if tensor.is_floating_point()]):
+        if all_finite([*self.norms.buffers(), *self.votes.memory()]):
             return voted
         why = "what is remembered of the stream is not finite"
         self.guard.roll_back(self, why, to=self.guard.start)
@@ -177,11 +176,13 @@ class Loop(Adapter):
 
     def _begin(self, images: Tensor) -> None:
         self._timings = {}
-        self.norms.begin()
         self.budget.begin(len(images))
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
+        self.norms.begin()
+        if self.norms.leapt:
+            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)
@@ -305,6 +306,11 @@ class Loop(Adapter):
 
     @property
     def together(self) -> int:
+        """Images in one forward at the most, for each image predicted."""
+        return max(self._learning, self.votes.count)
+
+    @property
+    def _learning(self) -> int:
         """Images in one adapting forward, for each image predicted."""
         return 1 + (self.views.count if self.views else 0) if self.schedule.steps else 1
 
@@ -313,8 +319,8 @@ class Loop(Adapter):
         """What the method costs at the most: images through the model, per image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
-        images = asked * self.together
-        fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        images = asked * self._learning
+        fed = asked * self.norms.feeds_apart(self._learning) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
         forward = images + fed + answers * self.votes.count + taught
@@ -323,7 +329,7 @@ class Loop(Adapter):
     @property
     def policy(self) -> str:
         """Whose batch-norm statistics predict, in words."""
-        return self.norms.words(self.together)
+        return self.norms.words(self._learning)
 
     def held(self) -> int:
         """Bytes of the copies, and of the optimiser's memory before its first step, too."""

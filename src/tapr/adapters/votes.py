@@ -139,6 +139,16 @@ class Votes(nn.Module):
             log_p = log_p - math.log(len(log_p))
         return log_p.logsumexp(0).to(view_logits.dtype)
 
+    def forget(self) -> None:
+        """Weigh the voters anew: what they said so far was said of other images."""
+        if self.weighs and self.images is not None:
+            self.images.zero_()
+            self.recent_images.zero_()
+
+    def memory(self) -> list[Tensor]:
+        """What is remembered of the stream, as far as it has to be finite."""
+        return [tensor for tensor in self.buffers() if tensor.is_floating_point()]
+
     def extra_repr(self) -> str:
         """The voters, for `repr`."""
         return ", ".join(self.voters)

@@ -46,8 +46,8 @@ def adapt(
         typer.Option(help="A CSV of path,label: to keep the score. Never used to adapt."),
     ] = None,
     method: str = typer.Option(
-        "pest",
-        help="`source`, `norm`, `tent`, `pest`, `module:Class`.",
+        "steady",
+        help="`steady`, `source`, `norm`, `tent`, `pest`, `module:Class`.",
         autocompletion=among(METHODS),
     ),
     preset: str = typer.Option("paper", help="A protocol of the method."),

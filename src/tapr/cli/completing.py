@@ -8,8 +8,10 @@ from importlib.resources import files
 
 Complete = Callable[[str], list[str]]
 
-METHODS = ("norm", "pest", "source", "tent")
-SYSTEMS = ("norm", "pest-augmix", "pest-control", "pest-randaugment", "source", "tent")
+METHODS = ("norm", "pest", "source", "steady", "tent")
+SYSTEMS = (
+    *("norm", "pest-augmix", "pest-control", "pest-randaugment", "source", "steady", "tent"),
+)
 PROTOCOLS = ("continual", "each", "gradual", "mixed")
 ORDERS = ("dirichlet", "listed", "shuffled", "sorted")
 AUGMENTATIONS = ("augmix", "identity", "randaugment")

@@ -30,7 +30,7 @@ class Steady(Loop):
         weights: Weights = "information",
         share: Sequence[float] = (1.0, 0.3, 0.5),
         prior: float = 16.0,
-        window: float = 500.0,
+        window: float = 1000.0,
         **common: Any,
     ) -> None:
         voters = Votes.of(votes, weights, window)

@@ -19,8 +19,8 @@ are counted in images, not in forwards, so that the batch size does not change w
 At the start of a stream the stored statistics count as `prior` images, and never for less than
 `share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
 any other policy, takes them over all views together. A view with share 1 meets the stored ones: it
-is the source model itself, and how far the stream lies from what that model knows is measured on it
-(`Policy.shift`).
+is the source model itself. How far the stream lies from what that model knows is measured on it
+(`Policy.shift`), and when the stream leaps away from what it showed before, that is forgotten.
 
 `feed` says which images move the statistics of `running` and `cumulative`: all `views`, in the
 adapting forward itself, or the `untouched` ones, in a further forward without the others: what a
@@ -45,6 +45,12 @@ FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
 FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
+
+
+RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
+LEAP = (
+    0.1  # nats between the last few images and the stream before them: no change of class is that
+)
 
 
 class Shift(NamedTuple):
@@ -96,6 +102,7 @@ class Statistics(NamedTuple):
 class Policy(nn.Module):
     """The batch-norm layers of a model, and whose statistics they use; they stay what they are."""
 
+    leapt = False  # is what the stream showed before this batch forgotten?
     moves = False  # does an adapting forward feed the stored statistics?
     predicts_apart = False  # does only a predicting forward meet them as the policy says?
 
@@ -214,6 +221,9 @@ class _Window(_Share):
     """Every image counts once in the stream's statistics, as the last forward saw it."""
 
     images: Tensor
+    recent: Tensor  # so many images count in the next two
+    recent_mean: Tensor  # of the middle layer, as the source model sees it
+    recent_variance: Tensor
 
     def __init__(self, model: nn.Module, options: Statistics) -> None:
         super().__init__(model, options)
@@ -224,27 +234,46 @@ class _Window(_Share):
                 empty = layer.running_mean.new_zeros([*groups, layer.num_features])
                 self.register_buffer(f"{name}_{place}", empty)
         self.register_buffer("images", torch.zeros(()))
+        self.anchor = options.shares.index(1) if 1 in options.shares and groups else None
+        if self.anchor is not None and self.middle:
+            channels = self.middle[0].running_mean
+            self.register_buffer("recent_mean", torch.zeros_like(channels))
+            self.register_buffer("recent_variance", torch.zeros_like(channels))
+            self.register_buffer("recent", torch.zeros(()))
         self._before: dict[str, Tensor] = {}
-        self._images = 0.0
+        self._images = self._recent = 0.0
 
     def begin(self) -> None:
         self._before = {name: tensor.clone() for name, tensor in self.named_buffers()}
         self._images = float(self.images)
+        self.leapt = self._has_leapt()
+        if self.leapt:
+            self._images = 0.0
+
+    def _has_leapt(self) -> bool:
+        """Do the last few images lie far from the stream before them, as after a change?"""
+        if self.anchor is None or not self.middle:
+            return False
+        self._recent = float(self.recent)
+        if self._images < 2 * self._recent or not self._recent:
+            return False
+        stream = self._stream(self.anchor)
+        return bool(_nats(self.middle[0], (self.recent_mean, self.recent_variance), stream) > LEAP)
+
+    def _stream(self, view: int) -> Moments:
+        """Mean and variance of the middle layer over the stream, as a view sees it."""
+        place = self.places[self.middle[0]]
+        return self.get_buffer(f"mean_{place}")[view], self.get_buffer(f"variance_{place}")[view]
 
     def words(self, views: int) -> str:
         return f"{super().words(views)}, window {self.options.window:g}"
 
     def shift(self) -> Shift | None:
-        shares = self.options.shares
-        if 1 not in shares or len(shares) == 1 or not self.middle:
+        if self.anchor is None or not self.middle:
             return None
-        view, layer = shares.index(1), self.middle[0]
-        place = self.places[layer]
-        mean, variance = (self.get_buffer(f"{n}_{place}")[view] for n in ("mean", "variance"))
-        known = layer.running_var + layer.eps
-        ratio = (variance + layer.eps) / known
-        distance = (mean - layer.running_mean).square() / known
-        return Shift(view, 0.5 * (ratio - 1 - ratio.log() + distance).mean())
+        layer = self.middle[0]
+        stored = layer.running_mean, layer.running_var
+        return Shift(self.anchor, _nats(layer, self._stream(self.anchor), stored))
 
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         total = min(self._images + images, max(self.options.window, images))
@@ -255,7 +284,18 @@ class _Window(_Share):
         for name, value in zip(names, stream, strict=True):
             self.get_buffer(name)[part] = value.detach()
         self.images.fill_(total)
+        if layer in self.middle and self.anchor is not None and self.anchor < len(found[0]):
+            self._follow((found[0][self.anchor], found[1][self.anchor]), images)
         return stream, self.options.prior / (self.options.prior + total)
+
+    def _follow(self, found: Moments, images: int) -> None:
+        """Remember the statistics of the last few images, or of the batch if that is larger."""
+        total = min(self._recent + images, max(RECENT, images))
+        before = self._before["recent_mean"], self._before["recent_variance"]
+        mean, variance = _mixture(found, before, found[0].new_tensor(1 - images / total))
+        self.recent_mean.copy_(mean.detach())
+        self.recent_variance.copy_(variance.detach())
+        self.recent.fill_(total)
 
 
 POLICIES: Registry[type[Policy]] = Registry(
@@ -305,7 +345,7 @@ class _Moments(torch.autograd.Function):
         slope: Tensor = torch.addcmul(
             (by_mean - 2 * by_variance * mean).view(shape), x, 2 * by_variance.view(shape)
         )
-        return slope / (x.numel() // len(mean))
+        return slope.div_(x.numel() // len(mean))
 
 
 def _moments(layer: Any, x: Tensor, source: list[bool]) -> Moments:
@@ -329,6 +369,15 @@ def _mixture(one: Moments, other: Moments, share: Tensor) -> Moments:
     mean = one[0].lerp(other[0].expand_as(one[0]), share)
     variance = one[1].lerp(other[1].expand_as(one[1]), share)
     return mean, variance + share * (1 - share) * (one[0] - other[0]).square()
+
+
+def _nats(layer: Any, one: Moments, other: Moments) -> Tensor:
+    """Kullback-Leibler divergence of normal distributions with these moments: channels' mean."""
+    known = other[1] + layer.eps
+    ratio = (one[1] + layer.eps) / known
+    distance = (one[0] - other[0]).square() / known
+    nats: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean()
+    return nats
 
 
 def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -21,13 +21,14 @@ from tapr.streams import ORDERS, PROTOCOLS
 
 PEST = {"method": "pest"}
 _WORDS = {"true": True, "false": False, "none": None}
-# The systems the paper compares, and the control: the same forwards and statistics, no gradient.
+# The systems the paper compares, the default, and the control: PEST's forwards, no gradient.
 SYSTEMS: Registry[Mapping[str, Any]] = Registry(
     "method",
     {
         "source": {"method": "source"},
         "norm": {"method": "norm"},
         "tent": {"method": "tent"},
+        "steady": {"method": "steady"},
         "pest-randaugment": {**PEST, "augmentation": "randaugment"},
         "pest-augmix": {**PEST, "augmentation": "augmix"},
         "pest-control": {**PEST, "augmentation": "augmix", "lr": 0.0},
