@@ -20,7 +20,7 @@ from tapr.adapters.memory import Lesson, Memory
 from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
 from tapr.adapters.teacher import Teacher
-from tapr.adapters.votes import Votes
+from tapr.adapters.votes import Votes, Weights
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models import head as heads
@@ -57,6 +57,7 @@ class Loop(Adapter):
         max_grad_norm: float | None = None,
         *,
         votes: str | Sequence[str] | Votes = "original",
+        weights: Weights = "equal",
         head: str | None = None,
         compile: bool = False,
         amp: bool = False,
@@ -74,7 +75,7 @@ class Loop(Adapter):
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
         self.running = Running(self.model, compile=compile, amp=amp)
-        self.votes, self.views = Votes.of(votes), views
+        self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
@@ -156,8 +157,17 @@ class Loop(Adapter):
                 return self._corrected(Outputs(teacher[None], images, teacher=teacher))
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
-            voted = self.votes(logits)[None]
+            voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
+        """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
+        voted: Tensor = self.votes(logits, self.norms.shift())
+        if all_finite([*self.norms.buffers(), *self.votes.memory()]):
+            return voted
+        why = "what is remembered of the stream is not finite"
+        self.guard.roll_back(self, why, to=self.guard.start)
+        return self._run("predicting", images)
 
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""
@@ -186,11 +196,13 @@ class Loop(Adapter):
 
     def _begin(self, images: Tensor) -> None:
         self._timings = {}
-        self.norms.begin()
         self.budget.begin(len(images))
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
+        self.norms.begin()
+        if self.norms.leapt:
+            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)
@@ -322,6 +334,11 @@ class Loop(Adapter):
 
     @property
     def together(self) -> int:
+        """Images in one forward at the most, for each image predicted."""
+        return max(self._learning, self.votes.count)
+
+    @property
+    def _learning(self) -> int:
         """Images in one adapting forward, for each image predicted."""
         return self.views.together if self.views and self.schedule.steps else 1
 
@@ -330,8 +347,8 @@ class Loop(Adapter):
         """What the method costs at the most: images through the model, per image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
-        images = asked * self.together
-        fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        images = asked * self._learning
+        fed = asked * self.norms.feeds_apart(self._learning) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
         forward = images + fed + answers * self.votes.count * self._asks_student + taught
@@ -340,7 +357,7 @@ class Loop(Adapter):
     @property
     def policy(self) -> str:
         """Whose batch-norm statistics predict, in words."""
-        return self.norms.words(self.together)
+        return self.norms.words(self._learning)
 
     def held(self) -> int:
         """Bytes of the copies, and of the optimiser's memory before its first step, too."""
