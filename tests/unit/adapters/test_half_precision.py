@@ -22,7 +22,8 @@ def test_a_step_of_16_bits_is_not_lost(
         "momentum": momentum,
         "consistency_weight": 0.0,
     }
-    exact, rough = tapr.adapt(model, **options), tapr.adapt(model.to(kind), **options)
+    exact = tapr.adapt(model, "pest", **options)
+    rough = tapr.adapt(model.to(kind), "pest", **options)
     exact.model.float()
     exact(images), rough(images.to(kind))
     for (name, one), two in zip(
@@ -50,7 +51,7 @@ def test_what_is_remembered_of_16_bits_is_finite(
 def test_an_adapter_made_smaller_within_a_stream_still_learns(
     model: nn.Module, images: Tensor
 ) -> None:
-    adapter = tapr.adapt(model, lr=0.1)
+    adapter = tapr.adapt(model, "pest", lr=0.1)
     adapter(images)
     adapter.bfloat16()
     before = [p.detach().clone() for p in adapter.model.parameters()]

@@ -264,6 +264,6 @@ def test_an_augmentation_does_not_change_the_number_of_images(images: Tensor) ->
         def transform(self, images: Tensor, params: None) -> Tensor:
             return images[::2]
 
-    adapter = tapr.adapt(small_model(), augmentation=Halving())
+    adapter = tapr.adapt(small_model(), "pest", augmentation=Halving())
     with pytest.raises(InputError, match=r"return images \[16, 3, 10, 9\], got \[8, 3, 10, 9\]"):
         adapter(images)
