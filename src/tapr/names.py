@@ -6,13 +6,35 @@ from typing import Any
 
 # Method -> its class. Every other place takes a method's name from here, or from the class.
 METHODS: Mapping[str, str] = {
+    "steady": "tapr.methods.steady:Steady",
     "source": "tapr.methods.source:Source",
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",
     "pest": "tapr.methods.pest:PEST",
+    "eta": "tapr.methods.eta:ETA",
+    "eata": "tapr.methods.eata:EATA",
+    "sar": "tapr.methods.sar:SAR",
+    "roid": "tapr.methods.roid:ROID",
+    "cmf": "tapr.methods.cmf:CMF",
+    "deyo": "tapr.methods.deyo:DeYO",
+    "rpl": "tapr.methods.rpl:RPL",
+    "shot": "tapr.methods.shot:SHOT",
+    "rdumb": "tapr.methods.rdumb:RDumb",
+    "ttt": "tapr.methods.ttt:TTT",
+    "lame": "tapr.methods.lame:LAME",
+    "t3a": "tapr.methods.t3a:T3A",
+    "memo": "tapr.methods.memo:MEMO",
+    "cotta": "tapr.methods.cotta:CoTTA",
+    "rotta": "tapr.methods.rotta:RoTTA",
+    "rmt": "tapr.methods.rmt:RMT",
+    "note": "tapr.methods.note:NOTE",
+    "adacontrast": "tapr.methods.adacontrast:AdaContrast",
 }
 
-AUGMENTATIONS = ("augmix", "identity", "randaugment")
+AUGMENTATIONS = (
+    *("augmix", "crop", "identity", "katana"),
+    *("moco", "randaugment", "resized-crop"),
+)
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
 ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
 

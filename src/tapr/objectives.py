@@ -6,8 +6,8 @@ an adapter's own: anything that takes `Outputs` and returns a `Loss`.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
@@ -59,10 +59,64 @@ def jensen_shannon(view_logits: Tensor) -> Tensor:
     return divergences(view_logits).mean(0).clamp(min=0)  # rounding may fall just below 0
 
 
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """Cross-entropy of a prediction to another one, both as logits [..., K] -> [...].
+
+    >>> round(cross_entropy(torch.zeros(1, 2), torch.zeros(1, 2)).item(), 4)
+    0.6931
+    """
+    return -(log_probabilities(target).exp() * log_probabilities(logits)).sum(-1)
+
+
 def squared_error(view_logits: Tensor) -> Tensor:
     """Mean over the views of the squared distance to their mean prediction: [V, B, K] -> [B]."""
     p = log_probabilities(view_logits).exp()
     return (p - p.mean(0)).square().sum(-1).mean(0)
+
+
+def soft_likelihood_ratio(logits: Tensor) -> Tensor:
+    """Minus the expected log odds of the classes, [..., K] -> [...]: it does not saturate.
+
+    Probabilities are cut at 0.99, above which a class has no gradient (ROID).
+
+    >>> round(soft_likelihood_ratio(torch.zeros(1, 10)).item(), 5)
+    2.19713
+    """
+    p = log_probabilities(logits).exp().clamp(max=0.99)
+    return -(p * (p / (1 - p) + 1e-5).log()).sum(-1)
+
+
+def symmetric_cross_entropy(logits: Tensor, others: Tensor) -> Tensor:
+    """Half of the cross-entropy each way between two predictions, [..., K] -> [...].
+
+    Of a prediction with itself it is the entropy.
+    """
+    one, two = log_probabilities(logits), log_probabilities(others)
+    return -0.5 * (one.exp() * two + two.exp() * one).sum(-1)
+
+
+def generalised_cross_entropy(logits: Tensor, q: float = 0.8) -> Tensor:
+    """(1 - p ** q) / q of the likeliest class, [..., K] -> [...]: a bounded self-training loss.
+
+    >>> round(generalised_cross_entropy(torch.zeros(1, 2)).item(), 5)
+    0.53206
+    """
+    log_p = log_probabilities(logits).amax(-1)
+    return (1 - (q * log_p).exp()) / q
+
+
+def come(logits: Tensor, mass: int | None = None) -> Tensor:
+    """Entropy of the classes and of "I do not know", [..., K] -> [...] (COME, ICLR 2025).
+
+    "I do not know" has the weight of `mass` classes of logit 0: as many as there are, if None; the
+    authors' code has 1,000 whatever the model. The length of the logits has no gradient.
+    """
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    length = exact.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(exact.dtype).tiny)
+    directed = exact / length * length.detach()
+    unknown = directed.new_full((*directed.shape[:-1], 1), math.log(mass or directed.shape[-1]))
+    p = torch.cat([directed, unknown], -1).softmax(-1) + 1e-7
+    return -(p * p.log()).sum(-1)
 
 
 class Objective(nn.Module, ABC):
@@ -96,6 +150,65 @@ class Entropy(Term):
     def per_image(self, outputs: Outputs) -> Tensor:
         """Entropy of view 0, [B]."""
         return entropy(outputs.logits[0])
+
+
+class Uncertainty(Term):
+    """How unsure the prediction on the original image is, by one of `UNCERTAINTIES`."""
+
+    name = "entropy"
+
+    def __init__(self, kind: str = "entropy") -> None:
+        super().__init__()
+        self.of = UNCERTAINTIES[kind]
+
+    def per_image(self, outputs: Outputs) -> Tensor:
+        """The uncertainty of view 0, [B]."""
+        return self.of(outputs.logits[0])
+
+
+class ReliableNovel(Objective):
+    """Entropy, of images that are reliable and unlike those before; the surer, the heavier (ETA).
+
+    An image is reliable when its entropy is below `threshold` times ln K, and novel when the cosine
+    between its prediction and the average so far is below `margin`; None takes the published margin
+    of the nearest number of classes. The average follows the images that are both.
+    """
+
+    average: Tensor | None  # [K]
+    margins: Mapping[int, float] = {10: 0.4, 100: 0.1, 1000: 0.05}  # by number of classes
+
+    def __init__(
+        self, threshold: float = 0.4, margin: float | None = None, kind: str = "entropy"
+    ) -> None:
+        super().__init__()
+        self.threshold, self.margin, self.uncertainty = threshold, margin, UNCERTAINTIES[kind]
+        self.register_buffer("average", None)
+
+    def forward(self, outputs: Outputs) -> Loss:
+        """The mean over the images that are reliable and novel."""
+        p = log_probabilities(outputs.logits[0].detach()).exp()
+        value = self.uncertainty(outputs.logits[0])
+        limit = self.threshold * math.log(outputs.classes)
+        keep = value.detach() < limit
+        if self.average is not None:
+            margin = for_classes(self.margins, outputs.classes, self.margin)
+            keep = keep & (torch.cosine_similarity(self.average[None], p).abs() < margin)
+        if keep.any():
+            mean = p[keep].mean(0)
+            self.average = mean if self.average is None else 0.9 * self.average + 0.1 * mean
+        weighted = (limit - value.detach()).exp() * value
+        return Loss.mean(weighted, keep, {"entropy": weighted})
+
+
+def for_classes(published: Mapping[int, float], classes: int, chosen: float | None) -> float:
+    """What was chosen, or else what was published for the nearest number of classes.
+
+    >>> for_classes({10: 0.4, 100: 0.1}, 12, None), for_classes({10: 0.4}, 12, 0.3)
+    (0.4, 0.3)
+    """
+    if chosen is not None:
+        return chosen
+    return published[min(published, key=lambda known: abs(math.log(known / classes)))]
 
 
 class JensenShannon(Term):
@@ -160,6 +273,11 @@ class Weighted(Objective):
         return f"weights={self.weights}"
 
 
+# How unsure a prediction is: [..., K] -> [...].
+UNCERTAINTIES: Registry[Callable[[Tensor], Tensor]] = Registry(
+    "objective",
+    {"entropy": entropy, "come": come, "come_1000": partial(come, mass=1000)},
+)
 CONSISTENCIES: Registry[type[Term]] = Registry(
     "consistency",
     {"jensen_shannon": JensenShannon, "summed_kl": SummedKL, "squared_error": SquaredError},
@@ -167,16 +285,25 @@ CONSISTENCIES: Registry[type[Term]] = Registry(
 
 __all__ = [
     "CONSISTENCIES",
+    "UNCERTAINTIES",
     "Entropy",
     "JensenShannon",
     "Objective",
+    "ReliableNovel",
     "SquaredError",
     "SummedKL",
     "Term",
+    "Uncertainty",
     "Weighted",
+    "come",
+    "cross_entropy",
     "divergences",
     "entropy",
+    "for_classes",
+    "generalised_cross_entropy",
     "jensen_shannon",
     "log_probabilities",
+    "soft_likelihood_ratio",
     "squared_error",
+    "symmetric_cross_entropy",
 ]

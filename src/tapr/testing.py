@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -226,6 +226,14 @@ class _Failing(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model, self.left = model, -1
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:  # what else the model has, such as a second head
+            if name == "model":
+                raise
+            return getattr(self.model, name)
 
     def forward(self, images: Tensor) -> Tensor:
         self.left -= 1

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.attack.kinds import METHODS
 from torch import nn
 
 import tapr
-from tapr.names import METHODS
 from tapr.testing import small_model
 
 AREA = "options"

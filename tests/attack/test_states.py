@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.attack.kinds import METHODS
 from torch import Tensor
 
 import tapr
 from tapr.errors import StateError
 from tapr.models import state
-from tapr.names import METHODS
 from tapr.testing import small_model
 
 AREA = "damaged and forged states"

@@ -13,10 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.attack.kinds import METHODS
 from torch import Tensor
 
 import tapr
-from tapr.names import METHODS
 from tapr.testing import small_model
 
 AREA = "image tensors x methods"

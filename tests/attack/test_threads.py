@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.attack.kinds import METHODS
 from torch import Tensor
 
 import tapr
-from tapr.names import METHODS
 from tapr.testing import small_model
 
 AREA = "one adapter, eight threads"

@@ -14,9 +14,19 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
+SOURCE = {
+    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2)),
+    "source_labels": torch.arange(12) % 5,
+}
+LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
+    "source-votes": {"votes": "original,flip,zoom", "weights": "information"},
+    "steady": {},
+    "steady-equal": {"weights": "equal", "window": 10.0},
+    "steady-two": {"votes": "original,flip", "share": [0.2, 0.7], "window": 10.0},
     "norm": {},
+    "norm-votes": {"votes": "original,flip,zoom", "weights": "information"},
     "norm-running": {"statistics": "running"},
     "norm-cumulative": {"statistics": "cumulative"},
     "norm-blend": {"statistics": "blend", "prior": 4.0},
@@ -24,6 +34,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "norm-window": {"statistics": "window", "window": 10.0, "votes": "original,flip"},
     "norm-shares": {"statistics": "window", "share": [0.2, 0.7], "votes": "original+zoom"},
     "tent": {},
+    "tent-votes": {"votes": "original,flip,zoom", "weights": "information"},
     "tent-blend": {"statistics": "blend", "predict": "after"},
     "tent-episodic": {"episodic": True, "lr": 0.1},
     "tent-released": {"preset": "released"},
@@ -43,6 +54,53 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "pest-backbone": {"scope": "backbone", "lr": 0.01},
     "pest-predicate": {"scope": lambda name, parameter: name.endswith("bias"), "lr": 0.01},
     "pest-clipped": {"max_grad_norm": 1e-3, "lr": 0.01},
+    "lame": {},
+    "lame-released": {"preset": "released"},
+    "lame-linear": {"kernel": "linear", "symmetric": True},
+    "cotta": {"views": 3, "certainty": 0.5, "lr": 0.01},
+    "cotta-released": {"preset": "released", "views": 2, "certainty": 0.5, "restore": 0.1},
+    "cotta-imagenet": {"preset": "imagenet", "views": 2},
+    "rotta": {"capacity": 8, "every": 4, "lr": 0.01},
+    "rotta-released": {"preset": "released", "capacity": 3, "every": 5, "lr": 0.01},
+    "memo": {"views": 3},
+    "memo-vectorised": {"views": 2, "vectorised": True},
+    "memo-imagenet": {"preset": "imagenet", "views": 2},
+    "memo-adamw": {"preset": "adamw", "views": 2, "lr": 0.01},
+    "memo-benchmark": {"preset": "benchmark", "views": 2},
+    "rmt": {"lr": 0.01},
+    "rmt-source": {**SOURCE, "warm_up": 20, "warm_up_batch": 6},
+    "rmt-means": {"preset": "released", "class_means": torch.eye(5, 32)},
+    "adacontrast": {"remembered": 30, "plain_first": 8, "neighbours": 3, "lr": 0.01},
+    "adacontrast-empty": {"queue_start": "empty", "remembered": 6, "lr": 0.01},
+    "note": {"capacity": 6, "every": 4, "lr": 0.01},
+    "note-released": {"preset": "released", "capacity": 8, "every": 5},
+    "note-iid": {"preset": "iid", "capacity": 5, "every": 6},
+    "t3a": {"supports": 2},
+    "t3a-all": {"supports": None},
+    "t3a-released": {"supports": -1},
+    "tent-come": {"objective": "come"},
+    "eta": {**LOOSE},
+    "eta-filtered": {},
+    "eta-come": {"objective": "come", **LOOSE},
+    "eta-released": {"preset": "released", **LOOSE},
+    "eata": {"source_images": torch.linspace(0, 1, 4 * 270).view(4, 3, 10, 9), **LOOSE},
+    "rdumb": {"every": 2, **LOOSE},
+    "sar": {"threshold": 1.0},
+    "sar-released": {"preset": "released", "threshold": 1.0, "lr": 0.1},
+    "sar-recovering": {"recovery": 1.0, "threshold": 1.0},
+    "deyo": {"threshold": 1.0, "drop": -2.0},
+    "deyo-pixel": {"destroy": "pixel", "threshold": 1.0, "drop": 0.0},
+    "deyo-occlusion": {"destroy": "occlusion", "threshold": 1.0, "drop": 0.0},
+    "rpl": {},
+    "rpl-released": {"preset": "released"},
+    "shot": {"lr": 0.01},
+    "shot-im": {"preset": "im"},
+    "shot-lame": {"preset": "lame"},
+    "roid": {},
+    "roid-released": {"preset": "released"},
+    "roid-plain": {"weighting": False, "agreement": False, "prior_correction": "none"},
+    "cmf": {},
+    "cmf-released": {"preset": "released"},
 }
 Make = Callable[..., Adapter]
 
@@ -84,7 +142,28 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
     expected = {
         "tent": {"1.weight", "1.bias"},
         "source": set(),
+        "steady": set(),
         "norm": set(),
+        "cotta": every,
+        "rotta": {"1.weight", "1.bias"},
+        "note": {"1.weight", "1.bias"},
+        "memo": set(),
+        "rmt": every,
+        "adacontrast": every,
+        "lame": set(),
+        "t3a": set(),
+        "eta": {"1.weight", "1.bias"},
+        "eata": {"1.weight", "1.bias"},
+        "rdumb": {"1.weight", "1.bias"},
+        "sar": {"1.weight", "1.bias"},
+        "sar-recovering": set(),
+        "deyo": {"1.weight", "1.bias"},
+        "rpl": {"1.weight", "1.bias"},
+        "rpl-released": every,
+        "shot": {n for n in every if not n.startswith("7")},
+        "shot-lame": {"1.weight", "1.bias"},
+        "roid": {"1.weight", "1.bias"},
+        "cmf": {"1.weight", "1.bias"},
         "pest": every,
         "pest-backbone": {n for n in every if not n.startswith("7")},
         "pest-predicate": {n for n in every if n.endswith("bias")},
@@ -101,7 +180,7 @@ def test_a_state_names_its_method_and_options(
     first, *rest = batches()
     adapter(first)
     adapter.save(tmp_path / "state.safetensors")
-    own = {k: v for k, v in ADAPTERS[name].items() if callable(v)}
+    own = {k: v for k, v in ADAPTERS[name].items() if callable(v) or isinstance(v, Tensor)}
     other = tapr.load(tmp_path / "state.safetensors", model, **own)
     for batch in rest:
         assert torch.equal(adapter(batch), other(batch))

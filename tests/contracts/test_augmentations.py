@@ -13,7 +13,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from tapr.augment import AUGMENTATIONS, Augmentation, AugMix, Identity, RandAugment, Views
+from tapr.augment import (
+    AUGMENTATIONS,
+    Augmentation,
+    AugMix,
+    Crop,
+    Identity,
+    Katana,
+    MoCo,
+    RandAugment,
+    ResizedCrop,
+    Views,
+)
 from tapr.augment.grouped import NAMES
 
 Make = Callable[[], Augmentation]
@@ -26,6 +37,13 @@ COMPOSED: dict[str, Make] = {
     "randaugment-strong": lambda: RandAugment(n=2, m=30, ops="released"),
     "augmix": AugMix,
     "augmix-released": AugMix.released,
+    "augmix-grey": lambda: AugMix(severity=5, width=2, grey=True),
+    "crop": Crop,
+    "resized-crop": ResizedCrop,
+    "katana": Katana,
+    "moco": MoCo,
+    "katana-batchwide": lambda: Katana(batchwide=True),
+    "katana-reflect": lambda: Katana(padding="reflect", blur=False, noise=False),
     "augmix-centred": lambda: AugMix(severity=10, width=2, scale="centred", alpha=0.3),
 }
 SINGLE: dict[str, Make] = {

@@ -34,7 +34,7 @@ LAYERS = {
     "objectives": BASE,
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
-    "methods": {*BASE, "augment", "models", "objectives", "adapters"},
+    "methods": {*BASE, "datasets", "augment", "models", "objectives", "adapters"},
     "reports": {"errors", "names", "records"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
@@ -72,7 +72,8 @@ def test_no_method_subclasses_another_and_none_compares_a_name() -> None:
         found = own.method(name)
         bases = [base for base in found.__mro__[1:] if base.__module__.startswith("tapr.methods")]
         assert bases == [], name
-    compared = re.compile(rf"""[!=]= ["']({"|".join(names.METHODS)})["']""")
+    words = names.METHODS.keys() - {"note"}  # a finding of `tapr doctor` may be a note, too
+    compared = re.compile(rf"""[!=]= ["']({"|".join(words)})["']""")
     texts = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     assert [str(path) for path, text in texts.items() if compared.search(text)] == []
 

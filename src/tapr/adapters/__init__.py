@@ -1,24 +1,39 @@
 """Adapters: called like the model, they adapt while they predict; and the parts they have."""
 
-from tapr.adapters.adapter import Adapter, Needs
-from tapr.adapters.corrections import Correction, Laplacian, Prior, Prototypes
+from tapr.adapters.adapter import Adapter
+from tapr.adapters.corrections import (
+    PRIORS,
+    Correction,
+    Laplacian,
+    Prior,
+    ProbabilityPrior,
+    Prototypes,
+    Taught,
+)
 from tapr.adapters.cost import Cost, Passes
 from tapr.adapters.guard import NotFinite
-from tapr.adapters.keepers import Ensemble, Keeper, Recover, Restore
+from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
-from tapr.adapters.memory import Lesson, Memory, Recent
+from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
+from tapr.adapters.needs import Needs
 from tapr.adapters.schedule import Schedule
+from tapr.adapters.sharpness import SAM
 from tapr.adapters.teacher import Teacher
 from tapr.adapters.votes import Votes
 
 __all__ = [
+    "PRIORS",
+    "SAM",
     "Adapter",
+    "Balanced",
     "Correction",
     "Cost",
     "Ensemble",
+    "Filter",
     "Keeper",
     "Laplacian",
+    "Latest",
     "Learner",
     "Lesson",
     "Loop",
@@ -27,11 +42,15 @@ __all__ = [
     "NotFinite",
     "Passes",
     "Prior",
+    "ProbabilityPrior",
     "Prototypes",
     "Recent",
     "Recover",
     "Restore",
     "Schedule",
+    "Shelved",
+    "Taught",
     "Teacher",
+    "Timely",
     "Votes",
 ]

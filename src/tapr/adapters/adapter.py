@@ -6,14 +6,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.parameter import is_lazy
 
 from tapr import rng
 from tapr.adapters import moving
@@ -21,27 +18,18 @@ from tapr.adapters.checks import RANGES, check_images, explained
 from tapr.adapters.cost import Cost, Passes, predicted
 from tapr.adapters.guard import Guard
 from tapr.adapters.moving import Moment
-from tapr.errors import InputError, ModelError, StateError
-from tapr.models import head, state
+from tapr.adapters.needs import Needs, check_model, copied, own_memory
+from tapr.errors import InputError, StateError
+from tapr.models import state
 from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
 from tapr.models.output import logits_of
 from tapr.models.scope import Scope, select
-from tapr.models.state import oddity
 from tapr.types import Prediction
 
 log = logging.getLogger("tapr")
 LARGEST = 1e38  # that a number of an optimiser may be
 Observer = Callable[[Prediction], object]
 UNKNOWN = -1  # batches, while a failed one is rolled back
-
-
-class Needs(NamedTuple):
-    """What a method cannot do without, each with the reason in words; "": it can."""
-
-    batch_norm: str = ""
-    features: str = ""
-    source_images: str = ""
-    rotation_head: str = ""
 
 
 class Adapter(nn.Module, ABC):
@@ -69,14 +57,12 @@ class Adapter(nn.Module, ABC):
     ) -> None:
         super().__init__()
         LAYOUTS.check(layout)
-        _check_model(model, self.needs)
+        check_model(model, self.needs)
         inside = set() if scope is None else set(select(model, scope))
-        self.model = model if inplace else _copy(model)
+        self.model = model if inplace else copied(model)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in inside)
-        for buffer in self.model.buffers():
-            if 0 in buffer.stride():  # expanded: its elements share memory, none could be put back
-                buffer.data = buffer.data.contiguous()
+        own_memory(self.model)
         self.frozen = {f"model.{n}" for n, _ in self.model.named_parameters() if n not in inside}
         self.model.eval()
         self.layout = layout
@@ -233,7 +219,9 @@ class Adapter(nn.Module, ABC):
                     f"{path} was saved from another source model than this one: expected the same"
                     " architecture with the same weights, before adaptation"
                 )
-            loose = {n for n in _read_names(path, metadata, "changed") if n.startswith("model.")}
+            # Of the model's own buffers, and those of a teacher's model, a forward may change any.
+            changed = _read_names(path, metadata, "changed")
+            loose = {name for name in changed if ".model." in f".{name}"}
             empty = _read_names(path, metadata, "empty") | (source.empty - loose - tensors.keys())
             saved = Moment(tensors, _read_numbers(path, metadata), empty)
             layout = metadata.get("layout", "kept")
@@ -344,45 +332,6 @@ class Adapter(nn.Module, ABC):
             frozen = {n: p for n, p in self.named_parameters() if n in self.frozen}
             self._source_hash = state.fingerprint({**frozen, **moving.own(self, self.source)})
         return self._source_hash
-
-
-def _check_model(model: nn.Module, needs: Needs) -> None:
-    if not isinstance(model, nn.Module):
-        raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    if torch.is_inference_mode_enabled():
-        raise InputError("expected the adapter to be made outside torch.inference_mode()")
-    layers = list(model.modules())
-    if any(isinstance(layer, torch.jit.ScriptModule) for layer in layers):
-        raise ModelError(
-            "expected a model of Python modules, got one that torch.jit scripted or traced,"
-            " whose layers cannot be reached; pass the model it was made from"
-        )
-    if any(hasattr(layer, "_orig_mod") for layer in layers):
-        raise ModelError(
-            "expected the model itself, got one that torch.compile compiled, which does not see"
-            " what an adapter changes; pass the model it was made from, and compile=True"
-        )
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if is_lazy(tensor):
-            raise ModelError(f"expected a model that is complete, but {name!r} waits for images")
-        if oddity(tensor):
-            raise ModelError(f"expected a model of plain tensors, but {name!r} is {oddity(tensor)}")
-    if needs.batch_norm and not any(isinstance(layer, _BatchNorm) for layer in layers):
-        raise ModelError(
-            f"expected a model with BatchNorm layers, {needs.batch_norm}, and found none; methods"
-            " that learn adapt models with other or no normalisation"
-        )
-    if needs.features:
-        head.linear(model)
-
-
-def _copy(model: nn.Module) -> nn.Module:
-    try:
-        return deepcopy(model)
-    except Exception as error:
-        raise ModelError(
-            f"the model cannot be copied ({error}); pass inplace=True to adapt it itself"
-        ) from error
 
 
 def _read_numbers(path: Path | str, metadata: Mapping[str, Any]) -> dict[str, float]:

@@ -136,11 +136,30 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "weight_decay": (0, math.inf),
     "consistency_weight": (0, math.inf),
     "entropy_weight": (0, math.inf),
+    "threshold": (0, math.inf),
+    "margin": (0, math.inf),
+    "pivot": (0, math.inf),
+    "fisher": (0, math.inf),
+    "recovery": (0, math.inf),
+    "radius": (0, math.inf),
+    "noise": (0, 1),
+    "drop": (-2, 1),
+    "pseudo_labels": (0, math.inf),
+    "diversity": (0, math.inf),
 }
+SHARES = ("confidence", "pull", "upright")  # numbers from 0 to 1
+ABOVE_0 = ("exponent", "temperature")
+OPTIONAL = ("margin", "fisher", "recovery", "noise")  # None: the method decides
 # Option -> smallest whole number it may be.
-COUNTS: Mapping[str, int] = {"steps": 1, "views": 0, "seed": 0}
+COUNTS: Mapping[str, int] = {
+    **{"steps": 1, "views": 0, "seed": 0},
+    **{"every": 1, "copies": 1, "source_batch": 1, "source_count": 1},
+}
+FLAGS = (
+    *("episodic", "redraw", "compile", "amp", "inplace"),
+    *("forget", "weighting", "agreement", "detach", "full_batch"),
+)
 MOST = 2**63  # of a whole number
-FLAGS = ("episodic", "redraw", "compile", "amp", "inplace")
 
 
 def is_number(value: object) -> bool:
@@ -156,8 +175,17 @@ def check_options(options: Mapping[str, Any]) -> None:
     """
     for name, (low, high) in RANGES.items():
         value = options.get(name, low)
+        if value is None and name in OPTIONAL:
+            continue
         if not is_number(value) or not low <= value < high:
             raise InputError(f"expected {name} of at least {low} and below {high}, got {value!r}")
+    for name in SHARES:
+        if not is_number(options.get(name, 0)) or not 0 <= options.get(name, 0) <= 1:
+            raise InputError(f"expected {name} from 0 to 1, got {options[name]!r}")
+    for name in ABOVE_0:
+        value = options.get(name, 1)
+        if not is_number(value) or not value > 0:
+            raise InputError(f"expected {name} above 0, got {value!r}")
     for name, least in COUNTS.items():
         value = options.get(name, least)
         whole = isinstance(value, int) and not isinstance(value, bool)

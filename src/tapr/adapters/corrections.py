@@ -1,10 +1,14 @@
 """Corrections: what is done to the logits before they are the answer."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
+from tapr.errors import InputError
+from tapr.registry import Registry
 from tapr.types import Outputs
 
 
@@ -12,6 +16,7 @@ class Correction(nn.Module, ABC):
     """Changes the answer. Memory, such as prototypes, lives in buffers."""
 
     features = False  # are `Outputs.features` and `Outputs.head` needed?
+    student = True  # is what the model itself says needed? If not, only the teacher is asked
 
     @abstractmethod
     def forward(self, outputs: Outputs) -> Tensor:
@@ -19,63 +24,151 @@ class Correction(nn.Module, ABC):
 
 
 class Prior(Correction):
-    """Multiplies the logits by the batch's smoothed mean prediction (ROID's prior correction)."""
+    """Multiplies the logits by the batch's smoothed mean prediction (ROID's released code)."""
 
     def forward(self, outputs: Outputs) -> Tensor:
         """The logits of classes that the batch has more of gain, those of the others lose."""
-        logits = outputs.logits[0]
-        images, classes = logits.shape
-        mean = logits.softmax(1).mean(0)
-        smooth = max(1 / images, 1 / classes) / mean.max()
-        return logits * (mean + smooth) / (1 + smooth * classes)
+        return outputs.logits[0] * _frequencies(outputs.logits[0])
+
+
+class ProbabilityPrior(Correction):
+    """Multiplies the probabilities by the batch's smoothed mean prediction (ROID's paper)."""
+
+    def forward(self, outputs: Outputs) -> Tensor:
+        """Log-probabilities, up to a constant."""
+        return outputs.logits[0].log_softmax(1) + _frequencies(outputs.logits[0]).log()
+
+
+def _frequencies(logits: Tensor) -> Tensor:
+    """How often the batch has each class, smoothed the more, the smaller the batch, [K]."""
+    images, classes = logits.shape
+    mean = logits.softmax(1).mean(0)
+    smooth = max(1 / images, 1 / classes) / mean.max()
+    return (mean + smooth) / (1 + smooth * classes)
+
+
+PRIORS: Registry[Callable[[], Correction | None]] = Registry(
+    "prior correction",
+    {"probabilities": ProbabilityPrior, "logits": Prior, "none": lambda: None},
+)
+
+
+class Taught(Correction):
+    """Answers with what the teacher says, alone or added to what the model says."""
+
+    def __init__(self, *, together: bool = False) -> None:
+        super().__init__()
+        self.student = together
+
+    def forward(self, outputs: Outputs) -> Tensor:
+        """The teacher's logits, or the sum of both."""
+        assert outputs.teacher is not None
+        return outputs.teacher + outputs.logits[0] if self.student else outputs.teacher
 
 
 class Laplacian(Correction):
-    """Pulls the answers of neighbours in feature space together (LAME, kNN kernel)."""
+    """Pulls the answers of neighbours in feature space together (LAME).
+
+    `kernel` is "knn" (1 for the `neighbours` nearest other images), "rbf" (a Gaussian as wide as
+    the mean distance to the `neighbours`-th nearest, the image itself among them) or "linear", the
+    inner products. Rows of "rbf" and "linear" are not normalised: their pull grows with the batch.
+    """
 
     features = True
 
-    def __init__(self, neighbours: int = 5, rounds: int = 100) -> None:
+    def __init__(
+        self,
+        neighbours: int = 5,
+        rounds: int = 100,
+        *,
+        kernel: str = "knn",
+        symmetric: bool = False,
+        weight: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.neighbours, self.rounds = neighbours, rounds
+        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
+            raise InputError(f"expected 1 neighbour or more, got {neighbours!r}")
+        self.neighbours, self.rounds, self.weight = neighbours, rounds, weight
+        self.kernel, self.symmetric = KERNELS[kernel], symmetric
 
     def forward(self, outputs: Outputs) -> Tensor:
         """Log-probabilities after the answers have settled."""
         assert outputs.features is not None
-        unary = outputs.logits[0].log_softmax(1)
-        kernel = self._kernel(nn.functional.normalize(outputs.features[0].float(), dim=1))
-        answer, energy = unary.softmax(1), float("inf")
-        for number in range(self.rounds):
-            pull = kernel.to(unary) @ answer
-            answer = (unary + pull).softmax(1)
-            before = energy
-            settled = answer * (answer.clamp(min=1e-20).log() - unary - pull)
-            energy = settled.sum().item()
-            if number > 2 and abs(energy - before) <= 1e-8 * abs(before):
-                break
-        return answer.clamp(min=1e-20).log()
+        logits, features = outputs.logits[0], outputs.features[0]
+        exact = torch.promote_types(logits.dtype, torch.float32)
+        unary = -(logits.to(exact).softmax(1) + 1e-10).log()
+        kernel = self.kernel(normalize(features.to(exact), dim=1), self.neighbours)
+        if self.symmetric:
+            kernel = (kernel + kernel.T) / 2
+        answer = self._settled(unary, self.weight * kernel)
+        return answer.clamp(min=1e-20).log().to(logits.dtype)
 
-    def _kernel(self, features: Tensor) -> Tensor:
-        """1 for each of the nearest other images, 0 elsewhere."""
-        kernel = features.new_zeros(len(features), len(features))
-        count = min(self.neighbours, len(features) - 1)
-        if count:
-            distances = torch.cdist(features, features).fill_diagonal_(float("inf"))
-            kernel.scatter_(1, distances.topk(count, largest=False).indices, 1.0)
-        return kernel
+    def _settled(self, unary: Tensor, kernel: Tensor) -> Tensor:
+        """The fixed point of Y = softmax(-unary + kernel Y), or what `rounds` rounds make of it."""
+        answer, energy = (-unary).softmax(1), float("inf")
+        for number in range(self.rounds):
+            pull = kernel @ answer
+            answer = (pull - unary).softmax(1)
+            before = energy
+            energy = (answer * (unary - pull + answer.clamp(min=1e-20).log())).sum().item()
+            if number > 1 and abs(energy - before) <= 1e-8 * abs(before):
+                break
+        return answer
+
+
+def knn(features: Tensor, neighbours: int) -> Tensor:
+    """1 for each of the nearest other images, 0 elsewhere; a small batch has fewer of them."""
+    kernel = features.new_zeros(len(features), len(features))
+    count = min(neighbours, len(features) - 1)
+    if count:
+        distances = _distances(features).fill_diagonal_(float("inf"))
+        kernel.scatter_(1, distances.topk(count, largest=False).indices, 1.0)
+    return kernel
+
+
+def rbf(features: Tensor, neighbours: int) -> Tensor:
+    """A Gaussian of the distance, 1 on the diagonal."""
+    distances = _distances(features)
+    nearest = distances.topk(min(neighbours, len(features)), largest=False).values
+    width = nearest[:, -1].mean()
+    return (-distances.square() / (2 * width.square())).nan_to_num(nan=0.0).exp()  # 0 / 0: equal
+
+
+def linear(features: Tensor, neighbours: int) -> Tensor:
+    """Inner products, 1 on the diagonal."""
+    return features @ features.T
+
+
+def _distances(features: Tensor) -> Tensor:
+    """Exactly 0 between equal features, which the quicker way by a product is not."""
+    return torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+KERNELS: Registry[Callable[[Tensor, int], Tensor]] = Registry(
+    "kernel", {"knn": knn, "rbf": rbf, "linear": linear}
+)
 
 
 class Prototypes(Correction):
-    """Classifies by similarity to the surest features seen of each class (T3A)."""
+    """Classifies by similarity to the surest features seen of each class (T3A).
+
+    Of each class the `most` supports with the lowest entropy stay, the others are forgotten; None
+    keeps all. With -1 the least sure one of each class is dropped at every batch.
+    """
 
     features = True
     supports: Tensor  # [N, D]
     classes: Tensor  # [N]
     entropies: Tensor  # [N]
 
-    def __init__(self, most: int = 20) -> None:
+    def __init__(self, most: int | None = 20) -> None:
         super().__init__()
-        self.most = most  # supports of a class
+        whole = isinstance(most, int) and not isinstance(most, bool)
+        if most is not None and not (whole and (most >= 1 or most == -1)):
+            raise InputError(
+                f"expected 1 support of a class or more, or None for all, got {most!r}"
+            )
+        self.most = most
         for name in ("supports", "classes", "entropies"):
             self.register_buffer(name, None)
 
@@ -93,18 +186,24 @@ class Prototypes(Correction):
         kept = self._surest(merged[1], merged[2])
         self.supports, self.classes, self.entropies = (part[kept] for part in merged)
         members = nn.functional.one_hot(self.classes, outputs.classes).to(features)
-        prototypes = members.T @ nn.functional.normalize(self.supports, dim=1)
-        return features @ nn.functional.normalize(prototypes, dim=1).T
+        prototypes = members.T @ normalize(self.supports, dim=1)
+        return features @ normalize(prototypes, dim=1).T
 
     def _judged(self, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         log_p = logits.detach().log_softmax(1)
-        return features.detach().clone(), log_p.argmax(1), -(log_p.exp() * log_p).sum(1)
+        entropies = -(log_p.exp() * log_p).sum(1)
+        finite = entropies.isfinite() & features.isfinite().all(1)  # others would spoil a class
+        return features.detach()[finite].clone(), log_p.argmax(1)[finite], entropies[finite]
 
     def _surest(self, classes: Tensor, entropies: Tensor) -> Tensor:
         """Which supports to keep: the `most` of each class with the lowest entropy."""
         order = entropies.argsort(stable=True)
+        if self.most is None:
+            return order.sort().values
         order = order[classes[order].argsort(stable=True)]  # by class, then by entropy
         grouped = classes[order]
+        place = torch.arange(len(order), device=order.device)
         first = torch.searchsorted(grouped, grouped)
-        place = torch.arange(len(order), device=order.device) - first
-        return order[place < self.most].sort().values
+        last = torch.searchsorted(grouped, grouped, right=True) - 1
+        kept = place < last if self.most < 0 else place - first < self.most
+        return order[kept].sort().values

@@ -1,5 +1,6 @@
 """Keepers: what happens to the model after a step, so that it does not drift away."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -52,13 +53,26 @@ class Ensemble(Keeper):
 
 
 class Recover(Keeper):
-    """Returns to the source model when a moving average of the loss falls below `threshold`."""
+    """Returns to the source model when a moving average of the loss falls below `threshold`.
+
+    Without a threshold that is `share` of ln K, the entropy of knowing nothing. The average starts
+    anew with the model, unless `forget` is off: then the model recovers again after every step
+    until the average has risen.
+    """
 
     average: Tensor
 
-    def __init__(self, threshold: float, momentum: float = 0.9) -> None:
+    def __init__(
+        self,
+        threshold: float | None,
+        momentum: float = 0.9,
+        *,
+        share: float = 0.029,
+        forget: bool = True,
+    ) -> None:
         super().__init__()
         self.threshold, self.momentum = threshold, _unit("momentum", momentum)
+        self.share, self.forget = share, forget
         self.register_buffer("average", torch.tensor(float("inf")))  # infinite: nothing seen yet
 
     @torch.no_grad()
@@ -67,8 +81,55 @@ class Recover(Keeper):
         value = loss.total.detach().to(self.average)
         known = self.average.isfinite()
         self.average.copy_(torch.where(known, self.average.lerp(value, 1 - self.momentum), value))
-        if self.average < self.threshold:
+        limit = self.share * math.log(adapter.classes) if self.threshold is None else self.threshold
+        if self.average < limit:
+            average = self.average.clone()
             adapter.restart()  # this average, too
+            if not self.forget:
+                self.average.copy_(average)
+
+
+class Filter(Keeper):
+    """A Kalman filter between the source and the adapted weights (CMF).
+
+    The hidden weights lean towards the source by 1 - `keep`, then towards the adapted weights by a
+    gain that follows from `noise`, the uncertainty a step adds; the adapted weights then lean
+    towards the hidden ones by 1 - `keep`. None for the noise takes the published one, which is
+    proportional to the number of weights.
+    """
+
+    hidden: Tensor | None  # all weights behind one another
+    variance: Tensor
+    least, still = (
+        0.89,
+        0.9999,
+    )  # the gain's complement is at least the one, and from the other on 1
+
+    def __init__(self, keep: float = 0.99, noise: float | None = None) -> None:
+        super().__init__()
+        self.keep, self.noise = _unit("keep", keep), noise
+        self.register_buffer("hidden", None)
+        self.register_buffer("variance", torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def forward(self, adapter: "Loop", loss: Loss) -> None:
+        """Predict the hidden weights, correct them by the adapted ones, and lean these on them."""
+        adapted = list(adapter.moving.values())
+        weights = nn.utils.parameters_to_vector(adapted)
+        source = torch.cat([adapter.source.tensors[n].flatten() for n in adapter.moving])
+        source = source.to(weights)
+        hidden = (source if self.hidden is None else self.hidden).lerp(source, 1 - self.keep)
+        self.hidden = hidden.lerp(weights, 1 - self._trust(len(weights)))
+        nn.utils.vector_to_parameters(weights.lerp(self.hidden, 1 - self.keep), adapted)
+
+    def _trust(self, weights: int) -> float:
+        """What the hidden weights keep of their own, by the uncertainty so far."""
+        noise = 0.005 * weights / 38_400 if self.noise is None else self.noise  # 38,400: of ViT-B
+        variance = self.keep**2 * float(self.variance) + noise
+        trust = max((1 - noise) / (variance + 1 - noise), self.least)
+        trust = 1.0 if trust >= self.still else trust
+        self.variance.fill_(trust * variance)
+        return trust
 
 
 def _unit(name: str, value: float) -> float:

@@ -86,11 +86,14 @@ def _optimizing(
     if callable(optimizer):
         return optimizer
     common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
+    betas = float(momentum), 0.999
     optimizers: Registry[Optimizing] = Registry(
         "optimizer",
         {
             "sgd": partial(_sgd, momentum=momentum, **common),
-            "adam": partial(torch.optim.Adam, betas=(float(momentum), 0.999), fused=True, **common),
+            "nesterov": partial(_sgd, momentum=momentum, nesterov=True, **common),
+            "adam": partial(torch.optim.Adam, betas=betas, fused=True, **common),
+            "adamw": partial(torch.optim.AdamW, betas=betas, fused=True, **common),
         },
     )
     return optimizers[optimizer]

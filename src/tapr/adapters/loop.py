@@ -20,7 +20,7 @@ from tapr.adapters.memory import Lesson, Memory
 from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
 from tapr.adapters.teacher import Teacher
-from tapr.adapters.votes import Votes
+from tapr.adapters.votes import Votes, Weights
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models import head as heads
@@ -39,6 +39,7 @@ class Loop(Adapter):
     """
 
     objective: Callable[[Outputs], Loss]
+    classes = 0  # of the model; known from the first adapting forward on
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Loop(Adapter):
         max_grad_norm: float | None = None,
         *,
         votes: str | Sequence[str] | Votes = "original",
+        weights: Weights = "equal",
         head: str | None = None,
         compile: bool = False,
         amp: bool = False,
@@ -73,7 +75,7 @@ class Loop(Adapter):
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
         self.running = Running(self.model, compile=compile, amp=amp)
-        self.votes, self.views = Votes.of(votes), views
+        self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
@@ -116,11 +118,14 @@ class Loop(Adapter):
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
+            backward = self._counts[1]
             outputs = self._outputs(views, lesson, teacher)
             loss = self.objective(outputs)
             said.append((outputs, loss))
             if loss.keep.any():
                 self._backward(loss.total, lesson.images)
+            else:
+                self._counts[1] = backward  # nothing goes back
             return loss.total
 
         with self._timed("learning"):
@@ -137,43 +142,67 @@ class Loop(Adapter):
         """What follows a step, if one was taken."""
         taken = bool(loss.keep.any())
         if taken:
+            if self.teacher:  # it follows the step itself, not what keepers make of it
+                self.teacher.follow(self.model)
             for keeper in self.keepers:
                 keeper(self, loss)
-            if self.teacher:
-                self.teacher.follow(self.model)
         return taken
 
     def _answer(self, images: Tensor) -> Tensor:
         """The logits [B, K] of the images, by the model as it is now."""
         voters = self.votes.count
-        teacher = self.teach(images) if self.correction is not None else None
         with self._timed("predicting"), self.budget.prediction(), torch.no_grad():
+            teacher = self.consult(images) if self.correction is not None else None
+            if teacher is not None and not self._asks_student:
+                return self._corrected(Outputs(teacher[None], images, teacher=teacher))
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
-            voted = self.votes(logits)[None]
+            voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
+        """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
+        voted: Tensor = self.votes(logits, self.norms.shift())
+        if all_finite([*self.norms.buffers(), *self.votes.memory()]):
+            return voted
+        why = "what is remembered of the stream is not finite"
+        self.guard.roll_back(self, why, to=self.guard.start)
+        return self._run("predicting", images)
 
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""
         return None if self.teacher is None else self.teacher.logits(images, self)
 
+    def consult(self, images: Tensor) -> Tensor | None:
+        """What the teacher says about images to predict: the same, unless a method differs."""
+        return self.teach(images)
+
     def ask(self, images: Tensor) -> Tensor:
         """What the model says about further images within an objective: logits [B, K].
 
-        They meet the statistics of an adapting forward, and have a gradient where that is on.
+        They meet the statistics of an adapting forward, and have a gradient where that is on. One
+        image that is left of a batch has no variance in a layer without pixels: beside a copy of
+        itself it has, 0.
         """
         with self.norms.adapting(1):
-            return self._run("adapting", images)
+            try:
+                return self._run("adapting", images)
+            except InputError:
+                if len(images) != 1:
+                    raise
+                return self._run("adapting", images.repeat(2, 1, 1, 1))[:1]
 
     # What the loop above calls, in the order in which it does.
 
     def _begin(self, images: Tensor) -> None:
         self._timings = {}
-        self.norms.begin()
         self.budget.begin(len(images))
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
+        self.norms.begin()
+        if self.norms.leapt:
+            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)
@@ -206,6 +235,7 @@ class Loop(Adapter):
                 self._run("feeding", views[:images])
         with self.norms.adapting(count):
             logits, features = self._forward("adapting", views, count)
+        self.classes = logits.shape[-1]
         return Outputs(logits, lesson.images, features, self._layer, teacher, lesson.weights)
 
     def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
@@ -304,25 +334,30 @@ class Loop(Adapter):
 
     @property
     def together(self) -> int:
+        """Images in one forward at the most, for each image predicted."""
+        return max(self._learning, self.votes.count)
+
+    @property
+    def _learning(self) -> int:
         """Images in one adapting forward, for each image predicted."""
-        return 1 + (self.views.count if self.views else 0) if self.schedule.steps else 1
+        return self.views.together if self.views and self.schedule.steps else 1
 
     @property
     def passes(self) -> Passes:
         """What the method costs at the most: images through the model, per image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
-        images = asked * self.together
-        fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        images = asked * self._learning
+        fed = asked * self.norms.feeds_apart(self._learning) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
-        forward = images + fed + answers * self.votes.count + taught
+        forward = images + fed + answers * self.votes.count * self._asks_student + taught
         return Passes(int(forward), images if steps and not self.still else 0)
 
     @property
     def policy(self) -> str:
         """Whose batch-norm statistics predict, in words."""
-        return self.norms.words(self.together)
+        return self.norms.words(self._learning)
 
     def held(self) -> int:
         """Bytes of the copies, and of the optimiser's memory before its first step, too."""
@@ -333,6 +368,11 @@ class Loop(Adapter):
         memory = memories * sum(p.nbytes for p in self.moving.values())
         further = self.schedule.steps > 1  # a copy of the last good step
         return (2 + further) * (super().held() // 2 + memory)
+
+    @property
+    def _asks_student(self) -> bool:
+        """Does the answer need what the model itself says?"""
+        return self.correction is None or self.correction.student
 
     @property
     def _layer(self) -> nn.Linear | None:

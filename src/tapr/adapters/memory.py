@@ -1,11 +1,16 @@
 """Which images to learn from: the batch at hand, unless a memory says otherwise."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from tapr import rng
+from tapr.errors import InputError
 
 
 class Lesson(NamedTuple):
@@ -41,3 +46,191 @@ class Recent(Memory):
         known = images if self.images is None else torch.cat([self.images, images])
         self.images = known[-self.size :].clone()
         yield Lesson(self.images)
+
+
+@dataclass
+class Item:
+    """An image in a memory of shelves, and what was known of it when it came."""
+
+    image: Tensor  # [C, H, W]
+    label: int  # the predicted class
+    entropy: float  # of the prediction, in nats
+    age: int = 0  # images that have come since
+
+
+Shelves = list[list[Item]]  # for each class, the oldest item first
+
+
+class Shelved(Memory, ABC):
+    """Keeps at most `capacity` images by predicted class; a lesson is due after `every` images.
+
+    A subclass says which image goes when a new one comes. Predictions are never asked for again.
+    """
+
+    images: Tensor | None  # [N, C, H, W], class by class
+    labels: Tensor  # [N]
+    entropies: Tensor  # [N]
+    ages: Tensor  # [N]
+    seen: Tensor
+
+    def __init__(self, capacity: int = 64, every: int = 64) -> None:
+        super().__init__()
+        for name, value in (("capacity", capacity), ("every", every)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"expected {name} of 1 image or more, got {value!r}")
+        self.capacity, self.every = capacity, every
+        self.register_buffer("images", None)
+        self.register_buffer("labels", torch.zeros(0, dtype=torch.long))
+        self.register_buffer("entropies", torch.zeros(0, dtype=torch.float64))
+        self.register_buffer("ages", torch.zeros(0, dtype=torch.long))
+        self.register_buffer("seen", torch.tensor(0))
+
+    def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
+        """Take the images in one by one; a lesson is all that is there at that moment."""
+        p = logits.softmax(1)
+        labels = p.argmax(1).tolist()
+        entropies = -(p * (p + 1e-6).log()).sum(1)
+        shelves, seen = self._read(logits.shape[1]), int(self.seen)
+        for number, entropy in enumerate(entropies.tolist()):
+            if math.isfinite(entropy):  # nothing is known about the others
+                self.take(shelves, Item(images[number], labels[number], entropy))
+            seen += 1
+            if seen % self.every == 0 and any(shelves):
+                yield self._lesson(shelves, seen)
+        self._write(shelves, seen)
+
+    @abstractmethod
+    def take(self, shelves: Shelves, new: Item) -> None:
+        """Put a new item where it belongs, or leave it; take out another for it where needed."""
+
+    def weights(self, items: Sequence[Item]) -> list[float] | None:
+        """How much each item counts in a lesson; None: all the same."""
+        return None
+
+    def until_due(self) -> int:
+        """Images until the next lesson."""
+        return self.every - int(self.seen) % self.every
+
+    def _lesson(self, shelves: Shelves, seen: int) -> Lesson:
+        self._write(shelves, seen)
+        assert self.images is not None
+        weights = self.weights([item for shelf in shelves for item in shelf])
+        return Lesson(self.images, None if weights is None else self.images.new_tensor(weights))
+
+    def _read(self, classes: int) -> Shelves:
+        shelves: Shelves = [[] for _ in range(classes)]
+        if self.images is not None:
+            known = (self.labels, self.entropies, self.ages)
+            for item in zip(self.images, *(part.tolist() for part in known), strict=True):
+                shelves[item[1]].append(Item(*item))
+        return shelves
+
+    def _write(self, shelves: Shelves, seen: int) -> None:
+        self.seen.fill_(seen)
+        items = [item for shelf in shelves for item in shelf]
+        if not items:
+            return
+        self.images = torch.stack([item.image for item in items])
+        self.labels = self.labels.new_tensor([item.label for item in items])
+        self.entropies = self.entropies.new_tensor([item.entropy for item in items])
+        self.ages = self.ages.new_tensor([item.age for item in items])
+
+
+class Timely(Shelved):
+    """Keeps classes even and images fresh and sure (CSTU, of RoTTA).
+
+    The older and the less sure an image is, the sooner it goes: for one of its own class when that
+    has its share of the capacity, else, when the memory is full, for one of a class that has the
+    most. A lesson counts old images less. With more classes than places each has one at most.
+    """
+
+    def __init__(
+        self, capacity: int = 64, every: int = 64, *, timeliness: float = 1.0, doubt: float = 1.0
+    ) -> None:
+        super().__init__(capacity, every)
+        self.timeliness, self.doubt = timeliness, doubt  # the paper's lambda_t and lambda_u
+
+    def take(self, shelves: Shelves, new: Item) -> None:
+        """Compare the newcomer with the worst of those that it may replace; then all age."""
+        own = shelves[new.label]
+        if len(own) >= self.capacity / len(shelves):
+            room = self._replaces([own], new, len(shelves))
+        elif sum(map(len, shelves)) < self.capacity:
+            room = True
+        else:
+            most = max(map(len, shelves))
+            room = self._replaces([s for s in shelves if len(s) == most], new, len(shelves))
+        if room:
+            own.append(new)
+        for shelf in shelves:
+            for item in shelf:
+                item.age += 1
+
+    def score(self, item: Item, classes: int) -> float:
+        """How little an item is worth."""
+        aged = 1 / (1 + math.exp(-item.age / self.capacity))
+        return self.timeliness * aged + self.doubt * item.entropy / math.log(max(classes, 2))
+
+    def weights(self, items: Sequence[Item]) -> list[float]:
+        """Fresh images count half, old ones less."""
+        decays = [math.exp(-item.age / self.capacity) for item in items]
+        return [decay / (1 + decay) for decay in decays]
+
+    def _replaces(self, shelves: Shelves, new: Item, classes: int) -> bool:
+        """Take out the item worth least, of equals the last, if the newcomer is worth more."""
+        worst, place, shelf = -math.inf, 0, shelves[0]
+        for candidates in shelves:
+            for number, item in enumerate(candidates):
+                if self.score(item, classes) >= worst:
+                    worst, place, shelf = self.score(item, classes), number, candidates
+        if worst > self.score(new, classes):
+            shelf.pop(place)
+            return True
+        return False
+
+
+class Balanced(Shelved):
+    """Keeps classes even, and within a class a random sample of the stream (PBRS, of NOTE)."""
+
+    counts: Tensor | None  # [K], images seen of each class
+
+    def __init__(self, capacity: int = 64, every: int = 64, *, seed: int = 0) -> None:
+        super().__init__(capacity, every)
+        self.generator = rng.generator(seed, "memory")
+        self.register_buffer("counts", None)
+
+    def take(self, shelves: Shelves, new: Item) -> None:
+        """A newcomer of a small class always gets in; one of a large class as a reservoir says."""
+        if self.counts is None:
+            self.counts = self.labels.new_zeros(len(shelves))
+        self.counts[new.label] += 1
+        if sum(map(len, shelves)) >= self.capacity:
+            most = max(map(len, shelves))
+            largest = [shelf for shelf in shelves if len(shelf) == most]
+            own = shelves[new.label]
+            if len(own) < most:
+                own = largest[self._drawn(len(largest))]
+            elif not self._uniform() <= most / int(self.counts[new.label]):
+                return
+            own.pop(self._drawn(len(own)))
+        shelves[new.label].append(new)
+
+    def _drawn(self, count: int) -> int:
+        return int(torch.randint(count, (), generator=self.generator))
+
+    def _uniform(self) -> float:
+        return float(torch.rand((), generator=self.generator, dtype=torch.float64))
+
+
+class Latest(Shelved):
+    """Keeps the last images, whatever their class; a lesson is due after every so many."""
+
+    def take(self, shelves: Shelves, new: Item) -> None:
+        """The oldest goes when there is no more room."""
+        if sum(map(len, shelves)) >= self.capacity:
+            oldest = max((shelf for shelf in shelves if shelf), key=lambda shelf: shelf[0].age)
+            oldest.pop(0)
+        shelves[new.label].append(new)
+        for shelf in shelves:
+            for item in shelf:
+                item.age += 1

@@ -63,7 +63,8 @@ class AugMix(Augmentation):
     """Mixes every image with the mix of `width` chains of 1 to `depth` ops, each drawn for it.
 
     Levels are uniform from 0.1 to `severity` of 10. `ops` is the name of a list ("paper",
-    "released") or a sequence of names; with `fixed` every chain has exactly `depth` ops.
+    "released") or a sequence of names; with `fixed` every chain has exactly `depth` ops, with
+    `grey` ops that move pixels leave grey behind instead of black.
 
     >>> generator = torch.Generator().manual_seed(0)
     >>> AugMix(width=3)(torch.rand(4, 3, 32, 32, generator=generator), generator).shape
@@ -79,13 +80,14 @@ class AugMix(Augmentation):
         scale: str = "released",
         ops: str | Sequence[str] = "paper",
         fixed: bool = False,
+        grey: bool = False,
     ) -> None:
         super().__init__()
         self.severity = between("severity", severity, LOWEST, HIGHEST)
         self.width = whole("width", width, 1, LONGEST)
         self.depth = whole("depth", depth, 1, LONGEST)
         self.alpha = positive("alpha", alpha)
-        self.scale, self.ops, self.fixed = scale, ops, fixed
+        self.scale, self.ops, self.fixed, self.grey = scale, ops, fixed, grey
         self._scale = Scale(SCALES[scale])
         self._places = self._scale.places(LISTS[ops] if isinstance(ops, str) else ops)
 
@@ -123,7 +125,8 @@ class AugMix(Augmentation):
         with torch.inference_mode():
             for part in levels.chunks(images, copies=params.op.shape[1]):
                 op, value, length = (each[part] for each in drawn)
-                chains = _run(levels.to_levels(images[part]), op, value, length)
+                resample = "bilinear-grey" if self.grey else "bilinear"
+                chains = _run(levels.to_levels(images[part]), (op, value, length), resample)
                 _mix(images[part], chains, weights[part], result[part])
         return result
 
@@ -142,19 +145,23 @@ class AugMix(Augmentation):
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
-        names = ("severity", "width", "depth", "alpha", "scale", "ops", "fixed")
+        names = ["severity", "width", "depth", "alpha", "scale", "ops", "fixed"]
+        names += ["grey"] * self.grey
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-def _run(images: Tensor, op: NDArray[np.int64], value: Values, length: NDArray[np.int64]) -> Tensor:
+def _run(
+    images: Tensor, drawn: tuple[NDArray[np.int64], Values, NDArray[np.int64]], resample: str
+) -> Tensor:
     """The ends of all chains, [B, width, C, H, W]: they run side by side as one batch."""
+    op, value, length = drawn
     count, width, depth = op.shape
     op, value, length = op.reshape(-1, depth), value.reshape(-1, depth), length.reshape(-1)
     nowhere = np.zeros((len(op), 2))
     ends = images.repeat_interleave(width, dim=0) if width > 1 else images
     for step in range(depth):
         running = np.where(length > step, op[:, step], IDENTITY)
-        ends = apply(ends, Draw(running, value[:, step], nowhere), "bilinear")
+        ends = apply(ends, Draw(running, value[:, step], nowhere), resample)
     return ends.view(count, width, *images.shape[1:])
 
 

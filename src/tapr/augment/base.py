@@ -54,7 +54,7 @@ class Identity(Augmentation):
 
 
 class Views(nn.Module):
-    """Puts `count` augmented views behind the original images.
+    """Puts `count` augmented views behind the original images; `original=False` leaves those out.
 
     >>> views = Views(Identity(), count=2)(torch.zeros(4, 3, 8, 8), torch.Generator())
     >>> views.shape
@@ -63,12 +63,19 @@ class Views(nn.Module):
     torch.Size([4, 3, 8, 8])
     """
 
-    def __init__(self, augmentation: Augmentation, count: int = 2) -> None:
+    def __init__(
+        self, augmentation: Augmentation, count: int = 2, *, original: bool = True
+    ) -> None:
         super().__init__()
-        if count < 0:
-            raise InputError(f"expected count of views >= 0, got {count}")
+        if count < 1 - original:
+            raise InputError(f"expected count of views >= {1 - original}, got {count}")
         self.augmentation = augmentation
-        self.count = count
+        self.count, self.original = count, original
+
+    @property
+    def together(self) -> int:
+        """Images for each image that comes."""
+        return self.count + self.original
 
     def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Turn [B, C, H, W] into [(1 + count) * B, C, H, W]: the originals, then the views."""
@@ -83,11 +90,11 @@ class Views(nn.Module):
             raise InputError(
                 f"expected the augmentation to return images {list(repeated.shape)}, got {got}"
             )
-        return torch.cat([images, changed])
+        return torch.cat([images, changed]) if self.original else changed
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
-        return f"count={self.count}"
+        return f"count={self.count}" + ("" if self.original else ", original=False")
 
 
 def whole(name: str, value: int, least: int, most: int) -> int:

@@ -6,6 +6,7 @@ outside the image is black.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -81,15 +82,15 @@ def _move(name: str, images: Tensor, values: Values, resample: str) -> Tensor:
     return RESAMPLING[resample](images, MATRICES[name](values, *images.shape[2:]))
 
 
-def nearest(images: Tensor, matrix: Values) -> Tensor:
+def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
     count, channels, height, width = images.shape
     fixed = _fixed(matrix, max(height, width))
     along, down, offset = _parts(fixed, height, width, images.device)
     column, row = (along + (down + offset)).bitwise_right_shift_(16)
     column, row = column.clamp_(-1, width), row.clamp_(-1, height)
-    # A black frame stands for everything outside: cheaper than comparing every place.
-    framed = images.new_zeros(count, channels, height + 2, width + 2)
+    # A frame stands for everything outside: cheaper than comparing every place.
+    framed = images.new_full((count, channels, height + 2, width + 2), fill)
     framed[:, :, 1:-1, 1:-1] = images
     source = column.add_(row, alpha=width + 2).add_(width + 3).long().view(count, 1, -1)
     return framed.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
@@ -106,7 +107,7 @@ def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
     return np.floor(fixed * _FIXED + 0.5).astype(np.int32)
 
 
-def bilinear(images: Tensor, matrix: Values) -> Tensor:
+def bilinear(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
     height, width = images.shape[2:]
     along, down, offset = _parts(matrix, height, width, images.device, middle=0.5)
@@ -121,7 +122,8 @@ def bilinear(images: Tensor, matrix: Values) -> Tensor:
     )
     grid = torch.view_as_real(along + (down - (1 + 1j)))
     moved = functional.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
-    return moved.add_(_SLACK).short().byte().mul_(inside.unsqueeze(1))
+    result = moved.add_(_SLACK).short().byte().mul_(inside.unsqueeze(1))
+    return result.add_(~inside.unsqueeze(1), alpha=fill) if fill else result
 
 
 def _parts(
@@ -137,4 +139,13 @@ def _parts(
     return along.unsqueeze(2), down.unsqueeze(3), offset.unsqueeze(3)
 
 
-RESAMPLING = Registry("resampling", {"nearest": nearest, "bilinear": bilinear})
+GREY = 128
+RESAMPLING: Registry[Callable[[Tensor, Values], Tensor]] = Registry(
+    "resampling",
+    {
+        "nearest": nearest,
+        "bilinear": bilinear,
+        "nearest-grey": partial(nearest, fill=GREY),  # what comes from outside is grey
+        "bilinear-grey": partial(bilinear, fill=GREY),
+    },
+)

@@ -56,7 +56,7 @@ def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """AugMix, which interpolates, shifts by whole pixels: there is nothing to interpolate."""
-    return _moved(images, draw, "nearest")
+    return _moved(images, draw, resample.replace("bilinear", "nearest"))
 
 
 class Family(NamedTuple):

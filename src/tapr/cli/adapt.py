@@ -13,8 +13,13 @@ from tapr.cli import app
 from tapr.cli.completing import METHODS, among, models
 
 if TYPE_CHECKING:
-    from tapr.runs.adapting import Request
+    from collections.abc import Iterator
 
+    from tapr.runs.adapting import Request
+    from tapr.runs.summary import Summary
+
+SHOWN = 20  # classes
+WIDTH = 30  # characters of the longest bar
 PREPROCESSING = "Preprocessing, where the model's config does not say it"
 
 
@@ -48,8 +53,8 @@ def adapt(
         typer.Option(help="A CSV of path,label for the accuracy; labels are never adapted on."),
     ] = None,
     method: str = typer.Option(
-        "pest",
-        help="The method: `source`, `norm`, `tent`, `pest`, or your own `module:Class`.",
+        "steady",
+        help="The method: a name (`tapr methods` lists them), or your own `module:Class`.",
         autocompletion=among(METHODS),
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
@@ -145,7 +150,6 @@ def adapt(
 def _run(request: Request, as_json: bool, quiet: bool) -> None:
     from dataclasses import asdict
 
-    from tapr.cli.adapt_views import text
     from tapr.cli.ending import stopped
     from tapr.cli.progress import watching
     from tapr.datasets.base import Logged
@@ -204,3 +208,51 @@ def _numbers(option: str, text: str | None) -> list[float] | float | None:
     except ValueError as error:
         raise InputError(f"expected {option} as numbers with commas, got {text!r}") from error
     return values[0] if len(values) == 1 else values
+
+
+def text(summary: Summary) -> str:
+    """The summary as lines: the numbers, a bar for each class, then the warnings."""
+    return "\n".join([*_figures(summary), "", *_bars(summary), *_warnings(summary)])
+
+
+def _figures(summary: Summary) -> Iterator[str]:
+    failed = f", {summary.failed:,} could not be read or predicted" if summary.failed else ""
+    yield f"{summary.images:,} images predicted{failed}"
+    if summary.changed is not None:
+        share = summary.changed / max(summary.images, 1)
+        yield f"changed against the unadapted model  {summary.changed:,} ({share:.1%})"
+    if summary.agreement is not None:
+        start, end = summary.agreement
+        yield f"agreement with it, start and end     {start:.1%} -> {end:.1%} of the images"
+    if summary.accuracy is not None:
+        known = f"accuracy where the class is known    {_pair(summary.accuracy, '.1%')}"
+        yield f"{known} of {summary.known:,} images"
+    yield f"mean confidence                      {_pair(summary.confidence, '.3f')}"
+    most = f"nats (at most {summary.most_entropy:.3f})"
+    yield f"mean entropy                         {_pair(summary.entropy, '.3f')} {most}"
+
+
+def _pair(values: tuple[float | None, float], form: str) -> str:
+    before, after = values
+    return format(after, form) if before is None else f"{before:{form}} -> {after:{form}}"
+
+
+def _bars(summary: Summary) -> Iterator[str]:
+    """The classes, the most frequent first."""
+    classes = [(name, before, after or 0) for name, before, after in summary.classes]
+    ranked = sorted(classes, key=lambda entry: -entry[2])
+    shown = [entry for entry in ranked[:SHOWN] if entry[1] or entry[2]]
+    wide = max([len(name) for name, _, _ in shown], default=0)
+    most = max([max(before or 0, after) for _, before, after in shown], default=1)
+    for name, before, after in shown:
+        was = "" if before is None else f"{before:>8,} ->"
+        yield f"{name:{wide}}{was}{after:>8,}  {'#' * round(WIDTH * after / most)}"
+    if len(ranked) > len(shown):
+        rest = sum(after for _, _, after in ranked[len(shown) :])
+        yield f"and {len(ranked) - len(shown)} more classes with {rest:,} images"
+
+
+def _warnings(summary: Summary) -> Iterator[str]:
+    if summary.warnings:
+        yield ""
+        yield from (f"WARNING  {sentence}" for sentence in summary.warnings)

@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from tapr import models, names
-from tapr.adapters import Adapter, Needs, Passes
+from tapr.adapters import Adapter, Learner, Needs, Passes
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.methods import own
@@ -23,14 +24,14 @@ from tapr.registry import Registry, suggest
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
-UNSAID = ("layout", "compile", "amp", "budget", "votes", "head", "share", "window")
+UNSAID = (*("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),)
 _WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
 
 def adapt(
     model: nn.Module,
-    method: str = "pest",
+    method: str = "steady",
     *,
     preset: str = PAPER,
     seed: int = 0,
@@ -39,13 +40,13 @@ def adapt(
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts: call the result like the model.
 
-    The model is copied, unless `inplace`. The options and their defaults are the preset's:
-    `tapr.presets("pest")` shows them. `module:Class` names a method of your own, and options may
-    stand behind a method's name: `"pest:augmentation=randaugment"`.
+    The default, `steady`, needs forwards only and any batch size: docs/steady.md. The model is
+    copied, unless `inplace`. The options and their defaults are the preset's:
+    `tapr.presets("pest")` shows them. `module:Class` names a method of your own.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
-    >>> adapter = adapt(model, steps=1)
+    >>> adapter = adapt(model)
     >>> adapter(torch.rand(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     """
@@ -62,7 +63,7 @@ def adapt(
 
 
 def recipe(
-    method: str = "pest", *, preset: str = PAPER, seed: int = 0, **options: Any
+    method: str = "steady", *, preset: str = PAPER, seed: int = 0, **options: Any
 ) -> dict[str, Any]:
     """The whole effective table behind `adapt` with these arguments, ready for JSON.
 
@@ -184,6 +185,15 @@ class About(NamedTuple):
     presets: Mapping[str, Options]
 
 
+class _Tiny(nn.Sequential):
+    """A model with all that a method may need."""
+
+    def rotation(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits [B, 4], twice as many as there are classes."""
+        logits: torch.Tensor = self(images)
+        return logits.repeat(1, 2)
+
+
 def about(method: str) -> About:
     """What a method is, costs and needs.
 
@@ -191,10 +201,11 @@ def about(method: str) -> About:
     Passes(forward=1, backward=1)
     """
     kind = own.method(method)
-    tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
+    tiny = _Tiny(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     title = kind.title or kind.__name__
-    passes = adapt(tiny, method).passes
+    needed: dict[str, Any] = {"source_images": torch.zeros(2, 3, 3, 3)}
+    passes = adapt(tiny, method, **(needed if kind.needs.source_images else {})).passes
     return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
 
 
@@ -215,11 +226,11 @@ def _effective(variant: str, preset: str, options: Options) -> tuple[str, str, d
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
-    defaults = presets(method)[PAPER]
+    plain, defaults = own.options(Learner), presets(method)[PAPER]
     recorded = {
         name: _recorded(value)
         for name, value in effective.items()
-        if name not in UNSAID or value != defaults[name]
+        if name not in UNSAID or not value == plain[name] == defaults[name]
     }
     return {"method": method, "preset": preset, "seed": seed, **recorded}
 

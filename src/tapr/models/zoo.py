@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from tapr.errors import ModelError, UnknownNameError
-from tapr.models import checkpoint
+from tapr.models import checkpoint, head
 from tapr.models.architectures import build
 from tapr.models.inputs import in_front
 from tapr.registry import Registry, suggest
 
 TIMM = "timm:"
-HEAD = "fc.weight"
+INNER = "model."  # where a model of timm keeps its network, beside the normalisation
 FILES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
 
 SHIPPED: Registry[Path] = Registry(
@@ -55,6 +55,25 @@ def card(name: str | Path) -> dict[str, Any]:
     return content
 
 
+def start_from(model: nn.Module, weights: str, architecture: str) -> None:
+    """Load `weights` of another task, a file or "timm:NAME", into a fresh model of an architecture.
+
+    The head stays as it is: its classes are others. The input normalisation comes along.
+    """
+    timm = weights.startswith(TIMM)
+    try:
+        given = load(weights, architecture=None if timm else architecture)
+    except ModelError as error:
+        if not timm:
+            raise
+        raise ModelError(f"{error}; or give a file you have with --weights PATH") from error
+    own = f"{head.find(model)}."
+    state = {key.removeprefix(INNER): value for key, value in given.state_dict().items()}
+    state = {key: value for key, value in state.items() if not key.startswith(own)}
+    state |= {key: value for key, value in model.state_dict().items() if key.startswith(own)}
+    checkpoint.fit(model, checkpoint.Checkpoint(state, None), f"{weights} as {architecture}")
+
+
 def _path(name: str | Path) -> Path:
     path = Path(name)
     if str(name) in SHIPPED:
@@ -75,8 +94,10 @@ def _from_file(path: Path, architecture: str | None, classes: int | None) -> nn.
             f"{path} does not say its architecture; expected architecture=..., "
             "e.g. 'wrn-28-10' or 'resnet-50'"
         )
-    head = saved.state.get(HEAD)
-    found = len(head) if head is not None and head.ndim else None
+    with torch.device("meta"):  # its shape alone
+        name = head.find(build(architecture, 2))
+    weight = saved.state.get(f"{name}.weight")
+    found = len(weight) if weight is not None and weight.ndim else None
     if classes is not None and found is not None and classes != found:
         raise ModelError(f"expected {classes} classes, the head of {path} has {found}")
     model = build(architecture, found or classes or 2)

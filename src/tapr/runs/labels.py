@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tapr.datasets import classes as known
+from tapr import datasets
 from tapr.errors import DataError, InputError
-
-DATASETS: Mapping[str, tuple[str, ...]] = {
-    "cifar10": known.CIFAR10,
-    "cifar100": known.CIFAR100,
-    "digits": known.DIGITS,
-    "visda": known.VISDA,
-}
 
 
 def class_names(path: Path | None, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -24,7 +17,7 @@ def class_names(path: Path | None, config: Mapping[str, Any]) -> tuple[str, ...]
     """
     if path is not None:
         return _read_names(path)
-    said = config.get("label_names") or DATASETS.get(str(config.get("dataset")), ())
+    said = config.get("label_names") or datasets.class_names(str(config.get("dataset")))
     return tuple(map(str, said))
 
 

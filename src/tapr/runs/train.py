@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tapr import files, rng
 from tapr.datasets import DATASETS, Dataset
 from tapr.errors import InputError, StateError
-from tapr.models import architectures, checkpoint, pretrained
+from tapr.models import architectures, checkpoint, zoo
 from tapr.models.inputs import Normalize
 from tapr.runs.device import usable
 from tapr.runs.train_views import AUGMENTS
@@ -171,7 +171,7 @@ class Training:
             torch.default_generator.manual_seed(rng.derive(self.recipe.seed, "weights"))
             model = architectures.build(self.recipe.architecture, len(self.data.classes))
         if self.recipe.weights:
-            pretrained.start_from(model, self.recipe.weights, self.recipe.architecture)
+            zoo.start_from(model, self.recipe.weights, self.recipe.architecture)
             return model
         count = max(100, SAMPLE // math.prod(self.data.images.shape[1:3]))
         order = torch.randperm(len(self.data), generator=rng.generator(0, "normalize"))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.attack.kinds import METHODS
 from torch import Tensor, nn
 
 import tapr
 from tapr.errors import InputError, ModelError, StateError
 from tapr.models import state
-from tapr.names import METHODS
 from tapr.testing import small_model
 
 

@@ -52,3 +52,64 @@ def test_no_head_is_said() -> None:
 )
 def test_what_counts_as_normalisation(layer: nn.Module, expected: bool) -> None:
     assert is_normalisation(layer) is expected
+
+
+def staged(stems: list[str]) -> nn.Sequential:
+    """Normalisation layers within blocks of these names, in this order."""
+    model = nn.Sequential()
+    for stem in stems:
+        inner: nn.Module = model
+        *path, last = stem.split(".")
+        for part in path:
+            if part not in dict(inner.named_children()):
+                inner.add_module(part, nn.Module())
+            inner = inner.get_submodule(part)
+        inner.add_module(last, nn.LayerNorm(2))
+    return model
+
+
+TOPS = {
+    "resnet": (["bn1", *(f"layer{n}.0.bn1" for n in (1, 2, 3))], ["layer4.0.bn1", "layer4.1.bn1"]),
+    "timm vit": (
+        [f"blocks.{n}.norm1" for n in range(9)],
+        [*(f"blocks.{n}.norm1" for n in (9, 10, 11)), "norm"],
+    ),
+    "torchvision vit": (
+        [f"encoder.layers.encoder_layer_{n}.ln_1" for n in range(9)],
+        [*(f"encoder.layers.encoder_layer_{n}.ln_1" for n in (9, 10, 11)), "encoder.ln"],
+    ),
+    "wide resnet": (["block1.layer.0.bn1", "block2.layer.0.bn1"], ["block3.layer.0.bn1", "bn1"]),
+    "wrapped": (
+        ["1.bn1", "1.layer1.0.bn1", "1.layer2.0.bn1", "1.layer3.0.bn1"],
+        ["1.layer4.0.bn1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOPS)
+def test_the_top_quarter_of_the_blocks_is_left_out(name: str) -> None:
+    below, top = TOPS[name]
+    model = staged([*below, *top])
+    found = {place.rpartition(".")[0] for place in names(model, "lower_norm")}
+    assert found == set(below)
+
+
+def test_tops_known_by_their_names_are_left_out_and_others_are_not() -> None:
+    resnet, vit = (staged([*below, *top]) for below, top in (TOPS["resnet"], TOPS["timm vit"]))
+    for model in (resnet, vit):
+        assert names(model, "named_norm") == names(model, "lower_norm")
+    below, top = TOPS["torchvision vit"]
+    other = staged([*below, *top])
+    assert names(other, "named_norm") == names(other, "norm")
+
+
+def test_nothing_below_the_top_is_said() -> None:
+    with pytest.raises(tapr.TaprError, match="below the top quarter of the model's blocks"):
+        SCOPES["lower_norm"](staged(["layer1.0.bn1", "layer1.1.bn1", "norm"]))
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten())
+    assert names(plain, "lower_norm") == {"1.weight", "1.bias"}
+
+
+def test_batch_norm_alone() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.GroupNorm(1, 3), nn.BatchNorm1d(3))
+    assert names(model, "batch_norm") == {"0.weight", "0.bias"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tapr.cli.adapt_views import text
+from tapr.cli.adapt import text
 from tapr.runs.predictions import Row
 from tapr.runs.summary import Summary, summarise
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from tapr.errors import ModelError
 from tapr.models import build
-from tapr.models.pretrained import start_from
 from tapr.models.resnet import ResNet
+from tapr.models.zoo import start_from
 
 
 def body(model: nn.Module) -> dict[str, torch.Tensor]:
