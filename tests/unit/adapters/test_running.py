@@ -78,11 +78,8 @@ def test_mixed_precision_is_close_and_its_loss_is_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(running, "half", lambda device: kind)
-    options = effective(**CASES[name])
-    plain, mixed = (
-        tapr.adapt(model, "pest", **options),
-        tapr.adapt(model, "pest", amp=True, **options),
-    )
+    options = {"method": "pest", **effective(**CASES[name])}
+    plain, mixed = tapr.adapt(model, **options), tapr.adapt(model, amp=True, **options)
     used: set[torch.dtype] = set()
     judged: set[torch.dtype] = set()
     inner: Any = mixed
