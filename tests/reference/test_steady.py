@@ -266,3 +266,30 @@ def test_wrong_options_get_a_sentence(
 ) -> None:
     with pytest.raises(tapr.TaprError, match=message):
         tapr.adapt(model, **options)
+
+
+def stream_of(shift: float, count: int, seed: int) -> Tensor:
+    return (pictures(count, 3, 10, 9, seed=seed) * 0.3 + shift).float()
+
+
+@pytest.mark.parametrize("count", [8, 200])
+def test_a_stream_that_leaps_begins_anew(model: nn.Module, count: int) -> None:
+    """Dark images, then bright ones: soon the dark ones no longer count."""
+    adapter: Any = tapr.adapt(model)
+    for seed in range(400 // count):
+        adapter(stream_of(0.0, count, seed))
+        assert not adapter.norms.leapt
+    leaps = 0
+    for seed in range(400 // count):
+        adapter(stream_of(0.7, count, 100 + seed))
+        leaps += adapter.norms.leapt
+    assert leaps == 1
+    assert adapter.norms.images < 400
+    assert adapter.votes.images == adapter.norms.images
+
+
+def test_a_model_in_half_precision_gets_views_in_it(model: nn.Module) -> None:
+    adapter = tapr.adapt(model.to(torch.bfloat16))
+    logits = adapter(pictures(8, 3, 10, 9).to(torch.bfloat16))
+    assert logits.dtype == torch.bfloat16
+    assert logits.isfinite().all()

@@ -44,8 +44,9 @@ def _zoom(images: Tensor) -> Tensor:
     wide = functional.pad(
         images, (x, x, y, y), "reflect" if min(height, width) > 1 else "replicate"
     )
-    small = functional.interpolate(wide, (height, width), mode="bilinear", antialias=True)
-    return small.clamp(0, 1)
+    exact = wide.to(torch.promote_types(images.dtype, torch.float32))  # halves cannot be resized
+    small = functional.interpolate(exact, (height, width), mode="bilinear", antialias=True)
+    return small.clamp(0, 1).to(images.dtype)
 
 
 VOTERS: Registry[Callable[[Tensor], Tensor]] = Registry(
