@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check docs format clean
+.PHONY: demo test check attack docs format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -24,6 +24,11 @@ check: $(BIN)/.installed
 	$(BIN)/mypy
 	$(BIN)/pytest -n auto
 	$(MAKE) docs
+
+# The attack at full scale, an hour or so: a table of what came of it (docs/reliability.md), and an
+# error if anything did that should not. TAPR_ATTACK_TABLE=FILE writes the table.
+attack: $(BIN)/.installed
+	TAPR_ATTACK=$${TAPR_ATTACK:-50} $(BIN)/pytest -n auto tests/attack
 
 # The site, in site/; a warning or a dead link is an error.
 docs: $(BIN)/.installed

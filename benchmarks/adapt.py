@@ -1,7 +1,7 @@
 """The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
 
     python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
-        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone,probe]
+        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone,probe,votes]
         [--json results/performance.json]
 
 (a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
@@ -16,7 +16,8 @@ others run: what `mallopt` did to a process cannot be undone, a heap that was ke
 measured apart, as the peak above what the process held before the side was made, over two steps.
 `measures` (what each measure buys) and `neighbour` (beside a busy process) take one step per batch,
 each side in a process of its own. `forgone` times what views made meanwhile and an inference-mode
-prediction could save at the most. `probe` asks for the quicker layout once in each round.
+prediction could save at the most. `probe` asks for the quicker layout once in each round. `votes`
+sets steady, whose method is always the same there, beside three bare forwards and beside Tent.
 """
 
 import argparse
@@ -350,6 +351,28 @@ def probing(name: str, method: str, rounds: int) -> dict[str, Any]:
     return {"found": dict(found), "seconds": median(turn.seconds for turn in turns)}
 
 
+def votes(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """Steady, three forwards of all images and nothing else, and Tent, in one process."""
+    setting, model = SETTINGS[name], model_of(name)
+    images = a_batch(setting)
+    steady, tent = (ours(model, other, setting, "channels_last") for other in ("steady", "tent"))
+    arrange(model, "channels_last")
+    three = matching(model, images.repeat(3, 1, 1, 1))
+    takers: dict[str, Callable[[], object]] = {
+        "steady": lambda: steady(images),
+        "three forwards": lambda: torch.no_grad()(model)(three),
+        "tent": lambda: tent(images),
+    }
+    for take in takers.values():
+        take()
+    turns = in_turns({title: partial(measured, take) for title, take in takers.items()}, rounds)
+    result: dict[str, Any] = {side: _summary(own, setting.batch) for side, own in turns.items()}
+    result["steady / three"] = _ratios(turns["steady"], turns["three forwards"])
+    result["steady / tent"] = _ratios(turns["steady"], turns["tent"])
+    result["three / tent"] = _ratios(turns["three forwards"], turns["tent"])
+    return result
+
+
 def _all_apart(
     takers: dict[str, Taker], name: str, method: str, setting: Setting, rounds: int
 ) -> dict[str, list[Turn]]:
@@ -368,6 +391,7 @@ PARTS = {
     "neighbour": neighbour,
     "forgone": forgone,
     "probe": probing,
+    "votes": votes,
 }
 
 

@@ -13,7 +13,7 @@ adapter = tapr.adapt(model)  # a copy is adapted, the model stays as it is
 prediction = adapter.predict(images)  # `adapter(images)` gives the logits alone
 after = prediction.logits.argmax(1)
 
-print(f"{prediction.steps} steps, loss {prediction.loss:.3f}, of it {dict(prediction.terms)}")
+print(f"{prediction.forward // len(images)} forwards an image, {prediction.steps} steps")
 print(f"{int((before != after).sum())} of {len(images)} predictions changed")
 assert digits.labels is not None
 for name, guesses in (("unadapted", before), ("adapted", after)):

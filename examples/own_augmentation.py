@@ -36,7 +36,7 @@ images = torch.from_numpy(digits.images[:400]).permute(0, 3, 1, 2).float() / 255
 labels = torch.from_numpy(digits.labels[:400])
 
 for augmentation in ("augmix", "randaugment", PenWidth()):
-    adapter = tapr.adapt(model, augmentation=augmentation)
+    adapter = tapr.adapt(model, "pest", augmentation=augmentation)
     guesses = torch.cat([adapter(batch) for batch in images.chunk(4)]).argmax(1)
     name = adapter.recipe["augmentation"]
     print(f"{name:14s} {(guesses == labels).float().mean():.1%} of {len(labels)} right")

@@ -14,7 +14,7 @@ model = tapr.models.load("digits-small")
 digits = tapr.datasets.load("digits").images[:400]
 batches = torch.from_numpy(digits).permute(0, 3, 1, 2).float().div(255).chunk(4)
 
-adapter = tapr.adapt(model, lr=1e-3, seed=1)
+adapter = tapr.adapt(model, "pest", lr=1e-3, seed=1)
 for images in batches[:2]:
     adapter(images)
 
@@ -29,5 +29,5 @@ print("the same logits, bit for bit:", torch.equal(here, there))
 print("options came along:", {name: elsewhere.recipe[name] for name in ("method", "lr", "seed")})
 
 elsewhere.reset()
-fresh = tapr.adapt(model, lr=1e-3, seed=1)
+fresh = tapr.adapt(model, "pest", lr=1e-3, seed=1)
 print("reset is the source model:", torch.equal(elsewhere(batches[3]), fresh(batches[3])))

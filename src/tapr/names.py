@@ -6,6 +6,7 @@ from typing import Any
 
 # Method -> its class. Every other place takes a method's name from here, or from the class.
 METHODS: Mapping[str, str] = {
+    "steady": "tapr.methods.steady:Steady",
     "source": "tapr.methods.source:Source",
     "norm": "tapr.methods.norm:Norm",
     "tent": "tapr.methods.tent:Tent",

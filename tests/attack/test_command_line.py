@@ -216,14 +216,14 @@ def test_a_failing_check_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.slow
-def test_killed_again_and_again_no_row_is_lost_or_changed() -> None:
+def test_killed_again_and_again_no_row_is_lost_or_changed(tally: Any) -> None:
     good(out="whole.csv")
     Path("out.csv.run").mkdir()
     Path("out.csv.run/.run.json.x.part").touch()  # of a kill while the record was written
-    killed_and_resumed(kills=4 * ATTACK)
+    killed_and_resumed(4 * ATTACK, lambda: tally.count("SIGKILL, then resumed", "fine"))
 
 
-def killed_and_resumed(kills: int) -> None:
+def killed_and_resumed(kills: int, count: Callable[[], None]) -> None:
     """SIGKILL `tapr adapt` so often, soon after it has written new rows, then let it finish.
 
     A run that finishes meanwhile is compared with an undisturbed one, and another one begun.
@@ -238,6 +238,7 @@ def killed_and_resumed(kills: int) -> None:
         _, errors = process.communicate()
         if process.returncode == -signal.SIGKILL:
             kills -= 1
+            count()  # a test that fails is counted as lost data besides
             continue
         assert process.returncode == 0, errors
         compare_with_undisturbed()
@@ -417,7 +418,7 @@ class Interrupting:
 
 @UNRAISABLE
 def test_interrupted_at_any_line_a_cell_is_not_resumed_to_another_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: Any
 ) -> None:
     run_cell(tmp_path / "whole" / "run.jsonl")
     whole = records_of(tmp_path / "whole" / "run.jsonl")
@@ -436,12 +437,13 @@ def test_interrupted_at_any_line_a_cell_is_not_resumed_to_another_result(
         if not Journal(path).finished:
             run_cell(path)
         assert records_of(path) == whole, moment
+        tally.count("interrupted at any line, then resumed", "fine")
     assert saved > 10
 
 
 @UNRAISABLE
 def test_interrupted_at_any_line_adapt_is_not_resumed_to_other_rows(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tally: Any
 ) -> None:
     good(out="whole.csv")
     with Interrupting(10**9) as all_lines:
@@ -456,6 +458,7 @@ def test_interrupted_at_any_line_adapt_is_not_resumed_to_other_rows(
         assert done.exit_code in (0, 130), done.output
         good(out=out)
         assert Path(out).read_bytes() == Path("whole.csv").read_bytes(), moment
+        tally.count("interrupted at any line, then resumed", "fine")
 
 
 def test_states_are_not_saved_after_every_batch(

@@ -21,7 +21,12 @@ SOURCE = {
 LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
+    "source-votes": {"votes": "original,flip,zoom", "weights": "information"},
+    "steady": {},
+    "steady-equal": {"weights": "equal", "window": 10.0},
+    "steady-two": {"votes": "original,flip", "share": [0.2, 0.7], "window": 10.0},
     "norm": {},
+    "norm-votes": {"votes": "original,flip,zoom", "weights": "information"},
     "norm-running": {"statistics": "running"},
     "norm-cumulative": {"statistics": "cumulative"},
     "norm-blend": {"statistics": "blend", "prior": 4.0},
@@ -29,6 +34,7 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "norm-window": {"statistics": "window", "window": 10.0, "votes": "original,flip"},
     "norm-shares": {"statistics": "window", "share": [0.2, 0.7], "votes": "original+zoom"},
     "tent": {},
+    "tent-votes": {"votes": "original,flip,zoom", "weights": "information"},
     "tent-blend": {"statistics": "blend", "predict": "after"},
     "tent-episodic": {"episodic": True, "lr": 0.1},
     "tent-released": {"preset": "released"},
@@ -136,6 +142,7 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
     expected = {
         "tent": {"1.weight", "1.bias"},
         "source": set(),
+        "steady": set(),
         "norm": set(),
         "cotta": every,
         "rotta": {"1.weight", "1.bias"},

@@ -72,7 +72,7 @@ def test_pest_is_plain_sgd_on_the_written_out_loss(
     model, images = setting
     with torch.no_grad():
         model[-1].weight.mul_(sharpness)
-    adapter = tapr.adapt(model, preset=preset, augmentation=Fixed())
+    adapter = tapr.adapt(model, "pest", preset=preset, augmentation=Fixed())
     logits = adapter(images)
     plain = deepcopy(model)
     close(logits, written_out_pest(plain, images, consistency))
@@ -88,7 +88,7 @@ def compare(ours: nn.Module, plain: nn.Module) -> None:
 
 def test_pest_moved_something(setting: tuple[Any, Tensor]) -> None:
     model, images = setting
-    adapter = tapr.adapt(model, augmentation=Fixed())
+    adapter = tapr.adapt(model, "pest", augmentation=Fixed())
     adapter(images)
     moved = [
         (p - q).abs().max()
@@ -178,8 +178,8 @@ def test_the_blend_is_for_the_prediction_the_steps_take_the_batch_s_own_statisti
 ) -> None:
     model, images = setting
     options: dict[str, Any] = {"augmentation": Fixed(), "steps": 2, "lr": 0.1}
-    blend = tapr.adapt(model, statistics="blend", prior=10, **options)
-    batch = tapr.adapt(model, statistics="batch", **options)
+    blend = tapr.adapt(model, "pest", statistics="blend", prior=10, **options)
+    batch = tapr.adapt(model, "pest", statistics="batch", **options)
     logits, by_batch = blend(images), batch(images)
     for a, b in zip(blend.model.parameters(), batch.model.parameters(), strict=True):
         close(a, b)
@@ -204,7 +204,7 @@ def test_feed_says_which_images_move_the_statistics(
     model = nn.Sequential(features, nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)).double().eval()
     model(images)
     options: dict[str, Any] = {"statistics": statistics, "feed": feed, "lr": 0.0, "steps": 2}
-    adapter = tapr.adapt(model, augmentation=Fixed(), **options)
+    adapter = tapr.adapt(model, "pest", augmentation=Fixed(), **options)
     logits = adapter(images)
     plain = deepcopy(model).train()
     for layer in plain.modules():
@@ -225,8 +225,8 @@ def test_learning_rate_0_does_the_same_forwards_without_a_backward(
     """The control moves the statistics as the first step of PEST does, and no parameter."""
     model, images = setting
     options: dict[str, Any] = {"augmentation": Fixed(), "statistics": "running", "steps": 1}
-    control: Any = tapr.adapt(model, lr=0.0, **options)
-    pest: Any = tapr.adapt(model, lr=0.1, **options)
+    control: Any = tapr.adapt(model, "pest", lr=0.0, **options)
+    pest: Any = tapr.adapt(model, "pest", lr=0.1, **options)
     ours, theirs = control.predict(images), pest.predict(images)
     close(torch.tensor(ours.loss), torch.tensor(theirs.loss))
     close(control.model[1].running_mean, pest.model[1].running_mean)

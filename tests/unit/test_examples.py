@@ -15,7 +15,7 @@ SAYS = {
     "nearest_mean.py": PROMISES,
     "observers.py": "seconds/learning",
     "sharpness_aware.py": PROMISES,
-    "adapt_one_batch.py": "5 steps, loss",
+    "adapt_one_batch.py": "3 forwards an image",
     "compare_methods.py": "pest ",
     "dataloader_loop.py": "batch 4: mean confidence",
     "own_augmentation.py": "own:PenWidth",

@@ -1,6 +1,6 @@
 """Adapters: called like the model, they adapt while they predict; and the parts they have."""
 
-from tapr.adapters.adapter import Adapter, Needs
+from tapr.adapters.adapter import Adapter
 from tapr.adapters.corrections import (
     PRIORS,
     Correction,
@@ -16,6 +16,7 @@ from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
 from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
+from tapr.adapters.needs import Needs
 from tapr.adapters.schedule import Schedule
 from tapr.adapters.sharpness import SAM
 from tapr.adapters.teacher import Teacher

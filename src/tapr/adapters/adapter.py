@@ -6,39 +6,30 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Self, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from tapr import rng
 from tapr.adapters import moving
-from tapr.adapters.checks import check_images, explain_failure
+from tapr.adapters.checks import RANGES, check_images, explained
 from tapr.adapters.cost import Cost, Passes, predicted
 from tapr.adapters.guard import Guard
 from tapr.adapters.moving import Moment
-from tapr.errors import InputError, ModelError, StateError
-from tapr.models import head, state
+from tapr.adapters.needs import Needs, check_model, copied, own_memory
+from tapr.errors import InputError, StateError
+from tapr.models import state
 from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
 from tapr.models.output import logits_of
 from tapr.models.scope import Scope, select
 from tapr.types import Prediction
 
 log = logging.getLogger("tapr")
+LARGEST = 1e38  # that a number of an optimiser may be
 Observer = Callable[[Prediction], object]
 UNKNOWN = -1  # batches, while a failed one is rolled back
-
-
-class Needs(NamedTuple):
-    """What a method cannot do without, each with the reason in words; "": it can."""
-
-    batch_norm: str = ""
-    features: str = ""
-    source_images: str = ""
-    rotation_head: str = ""
 
 
 class Adapter(nn.Module, ABC):
@@ -66,14 +57,12 @@ class Adapter(nn.Module, ABC):
     ) -> None:
         super().__init__()
         LAYOUTS.check(layout)
-        _check_model(model, self.needs)
-        inside = set(select(model, scope)) if scope else set()
-        self.model = model if inplace else _copy(model)
+        check_model(model, self.needs)
+        inside = set() if scope is None else set(select(model, scope))
+        self.model = model if inplace else copied(model)
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in inside)
-        for buffer in self.model.buffers():
-            if 0 in buffer.stride():  # expanded: its elements share memory, none could be put back
-                buffer.data = buffer.data.contiguous()
+        own_memory(self.model)
         self.frozen = {f"model.{n}" for n, _ in self.model.named_parameters() if n not in inside}
         self.model.eval()
         self.layout = layout
@@ -84,7 +73,6 @@ class Adapter(nn.Module, ABC):
         self.batches = 0  # predicted so far, whatever was reset or loaded since
         self._source: Moment | None = None
         self._source_hash: str | None = None
-        self._writes: bool | None = None  # does the model write into its input? not known yet
         self._counts = [0, 0]  # images forward and backward in the batch at hand
         self._observers: dict[object, Observer] = {}
         self._turn = threading.RLock()
@@ -188,20 +176,9 @@ class Adapter(nn.Module, ABC):
         model = model or self.model
         self._counts[0] += len(images)
         self._counts[1] += len(images) * torch.is_grad_enabled()
-        given = matching(model, images, self.layout)
-        given = given if self._writes is False else given.clone()
-        version = given._version
-        try:
+        given = matching(model, images, self.layout).clone()  # which the model may write into
+        with explained(images, model):
             output = model(given)
-        except (RuntimeError, ValueError) as error:
-            explain_failure(error, images, model)
-            raise
-        if given._version != version:
-            if self._writes is False:
-                raise ModelError("the model wrote into its input, which it had not done before")
-            self._writes = True  # from now on it gets copies
-        elif self._writes is None:
-            self._writes = False
         return logits_of(output, len(images))
 
     @final
@@ -224,6 +201,8 @@ class Adapter(nn.Module, ABC):
                 "source": self._fingerprint(),
                 "layout": self.layout,
                 "numbers": numbers,
+                "changed": moving.changed(source, now),
+                "empty": sorted(now.empty),
             }
             state.write(path, now.tensors, metadata)
 
@@ -240,28 +219,32 @@ class Adapter(nn.Module, ABC):
                     f"{path} was saved from another source model than this one: expected the same"
                     " architecture with the same weights, before adaptation"
                 )
-            saved = Moment(tensors, _read_numbers(path, metadata))
+            # Of the model's own buffers, and those of a teacher's model, a forward may change any.
+            changed = _read_names(path, metadata, "changed")
+            loose = {name for name in changed if ".model." in f".{name}"}
+            empty = _read_names(path, metadata, "empty") | (source.empty - loose - tensors.keys())
+            saved = Moment(tensors, _read_numbers(path, metadata), empty)
             layout = metadata.get("layout", "kept")
-            if layout not in LAYOUTS:
+            if not isinstance(layout, str) or layout not in LAYOUTS:
                 raise StateError(f"{path} does not fit: it names an unknown layout, {layout!r}")
-            moving.check(path, saved, self, source)
+            moving.check(path, saved, self, source, loose)
             if self.layout == "probe":
-                self._settle(LAYOUTS[str(layout)])
-            empty = source.empty - tensors.keys()
-            self.put_back(Moment(tensors, {**source.numbers, **saved.numbers}, empty))
+                self._settle(LAYOUTS[layout])
+            self.put_back(saved._replace(numbers={**source.numbers, **saved.numbers}))
         return self
 
     def get_extra_state(self) -> dict[str, Any]:
         """What `state_dict` holds besides parameters and buffers: generator, optimiser."""
-        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        own = moving.in_state_dict(self)
         now = self.capture()
         tensors = {name: tensor for name, tensor in now.tensors.items() if name not in own}
         return {"tensors": tensors, "numbers": now.numbers}
 
     def set_extra_state(self, extra: Mapping[str, Any]) -> None:
         """Put back what `get_extra_state` gave."""
+        moving.make_room(self, extra["tensors"], persistent=False)
         now = self.capture()
-        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        own = moving.in_state_dict(self)
         kept = {name: tensor for name, tensor in now.tensors.items() if name in own}
         self.put_back(Moment({**kept, **extra["tensors"]}, extra["numbers"], now.empty))
 
@@ -346,58 +329,25 @@ class Adapter(nn.Module, ABC):
     def _fingerprint(self) -> str:
         """A hash of the source model: what moves as it was at first, the rest as it is."""
         if self._source_hash is None:
-            own: dict[str, Tensor] = dict(self.named_parameters())
-            own |= {name: b for name, b in self.named_buffers() if name in self.source.tensors}
-            source = {name: self.source.tensors.get(name, tensor) for name, tensor in own.items()}
-            self._source_hash = state.fingerprint(source)
+            frozen = {n: p for n, p in self.named_parameters() if n in self.frozen}
+            self._source_hash = state.fingerprint({**frozen, **moving.own(self, self.source)})
         return self._source_hash
-
-
-def _check_model(model: nn.Module, needs: Needs) -> None:
-    if not isinstance(model, nn.Module):
-        raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
-    if torch.is_inference_mode_enabled():
-        raise InputError("expected the adapter to be made outside torch.inference_mode()")
-    layers = list(model.modules())
-    if any(isinstance(layer, torch.jit.ScriptModule) for layer in layers):
-        raise ModelError(
-            "expected a model of Python modules, got one that torch.jit scripted or traced,"
-            " whose layers cannot be reached; pass the model it was made from"
-        )
-    if any(hasattr(layer, "_orig_mod") for layer in layers):
-        raise ModelError(
-            "expected the model itself, got one that torch.compile compiled, which does not see"
-            " what an adapter changes; pass the model it was made from, and compile=True"
-        )
-    if needs.batch_norm and not any(isinstance(layer, _BatchNorm) for layer in layers):
-        raise ModelError(
-            f"expected a model with BatchNorm layers, {needs.batch_norm}, and found none; methods"
-            " that learn adapt models with other or no normalisation"
-        )
-    if needs.features:
-        head.linear(model)
-    if needs.rotation_head and not callable(getattr(model, "rotation", None)):
-        raise ModelError(
-            f"expected a model with a rotation head, {needs.rotation_head}, as a method"
-            " rotation(images) that returns logits [B, 4], and found none; the other methods do"
-            " without"
-        )
-
-
-def _copy(model: nn.Module) -> nn.Module:
-    try:
-        return deepcopy(model)
-    except Exception as error:
-        raise ModelError(
-            f"the model cannot be copied ({error}); pass inplace=True to adapt it itself"
-        ) from error
 
 
 def _read_numbers(path: Path | str, metadata: Mapping[str, Any]) -> dict[str, float]:
     numbers = metadata.get("numbers", {})
-    good = isinstance(numbers, dict) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) for value in numbers.values()
-    )
-    if not good:
+    if not isinstance(numbers, dict):
         raise StateError(f"{path} does not fit: expected names with numbers, got {numbers!r}")
+    for name, value in numbers.items():
+        low, high = RANGES.get(name.rpartition(".")[2], (-LARGEST, LARGEST))
+        good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not good or not low <= value < min(high, LARGEST):
+            raise StateError(f"{path} does not fit: expected no number {name!r} = {value!r}")
     return dict(numbers)
+
+
+def _read_names(path: Path | str, metadata: Mapping[str, Any], key: str) -> frozenset[str]:
+    names = metadata.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise StateError(f"{path} does not fit: expected {key} as a list of names, got {names!r}")
+    return frozenset(names)

@@ -1,15 +1,23 @@
 """Sentences for images and options that cannot be right, before anything has moved."""
 
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tapr.errors import InputError
+from tapr.errors import InputError, ModelError, TaprError
+from tapr.models.state import FLOATS, oddity
 
 ROUNDING = 1e-4
+HINTS = {
+    "nested": "; make them equal in size and torch.stack them",
+    "quantized": "; convert them: images.dequantize()",
+    "of layout torch.sparse_coo": "; convert them: images.to_dense()",
+}
 
 
 def check_images(images: Tensor, model: nn.Module) -> Tensor:
@@ -21,14 +29,15 @@ def check_images(images: Tensor, model: nn.Module) -> Tensor:
         )
     if not isinstance(images, Tensor):
         raise InputError(f"expected images as a torch.Tensor, got {type(images).__name__}")
+    _check_kind(images)
     if images.ndim != 4:
         raise InputError(
             f"expected images of shape [B, C, H, W], got {list(images.shape)}"
             + ("; add a batch axis: images[None]" if images.ndim == 3 else "")
         )
-    if not images.is_floating_point():
+    if 0 in images.shape[1:]:
         raise InputError(
-            f"expected float images in [0, 1], got {images.dtype}; divide by 255: images / 255"
+            f"expected images of at least one channel and one pixel, got shape {list(images.shape)}"
         )
     parameter = next(model.parameters(), None)
     if parameter is not None and parameter.device != images.device:
@@ -39,9 +48,30 @@ def check_images(images: Tensor, model: nn.Module) -> Tensor:
     return _in_range(images) if images.numel() else images
 
 
+def _check_kind(images: Tensor) -> None:
+    """Refuse tensors that are no plain array of numbers in memory."""
+    odd = oddity(images)
+    if odd:
+        raise InputError(
+            "expected images as a plain tensor of floats in [0, 1], got one"
+            f" {odd}{HINTS.get(odd, '')}"
+        )
+    if images.dtype not in FLOATS:
+        hint = "convert them: images.float()" if images.is_floating_point() else ""
+        if not images.is_floating_point() and not images.is_complex():
+            hint = "divide by 255: images / 255"
+        raise InputError(
+            f"expected float images in [0, 1], got {images.dtype}" + (f"; {hint}" if hint else "")
+        )
+
+
 def _in_range(images: Tensor) -> Tensor:
     """The images, if they are finite and in [0, 1]; what rounding put just outside is put back."""
-    low, high = (value.item() for value in images.aminmax())
+    try:
+        low, high = (value.item() for value in images.aminmax())
+    except (RuntimeError, TypeError) as error:  # a subclass without values, or memory that is gone
+        kind, why = type(images).__name__, str(error).partition("\n")[0]
+        raise InputError(f"expected images whose values can be read, got {kind}: {why}") from error
     if not (abs(low) < math.inf and abs(high) < math.inf):
         bad = int((~torch.isfinite(images)).flatten(1).any(1).sum())
         raise InputError(f"expected finite images, got NaN or infinity in {bad} of {len(images)}")
@@ -56,26 +86,47 @@ def _in_range(images: Tensor) -> Tensor:
     return images.clamp(0, 1) if low < 0 or high > 1 else images
 
 
-def explain_failure(error: Exception, images: Tensor, model: nn.Module) -> None:
-    """Turn a failure inside the model into a sentence, where the images are to blame."""
+@contextmanager
+def explained(images: Tensor, model: nn.Module) -> Iterator[None]:
+    """Turn a failure inside the model into a sentence; ours are sentences already.
+
+    Memory that has run out is not the model's failure, and whoever calls may know a way out.
+    """
+    try:
+        yield
+    except (TaprError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        blame = _blame(error, images, model)
+        if blame:
+            raise InputError(blame) from error
+        raise ModelError(
+            f"the model failed on images of shape {list(images.shape)}: {type(error).__name__}:"
+            f" {str(error).strip() or 'without a message'}"
+        ) from error
+
+
+def _blame(error: Exception, images: Tensor, model: nn.Module) -> str | None:
+    """What is wrong with the images, where they are to blame for a failure."""
     if "more than 1 value per channel" in str(error):
-        raise InputError(
+        return (
             f"a batch of {len(images)} gives a BatchNorm layer one value per channel, whose own"
             " statistics are undefined: expected a larger batch, or statistics='source'"
-        ) from error
+        )
     parameter = next(model.parameters(), None)
-    mixed = parameter is not None and parameter.dtype != images.dtype and "type" in str(error)
-    if parameter is not None and mixed:
-        raise InputError(
-            f"expected images of {parameter.dtype}, as the model's parameters are, got"
-            f" {images.dtype}; convert them: images.to({parameter.dtype})"
-        ) from error
+    kind = images.dtype if parameter is None else parameter.dtype
+    if kind in FLOATS and kind != images.dtype and "type" in str(error):
+        return (
+            f"expected images of {kind}, as the model's parameters are, got {images.dtype};"
+            f" convert them: images.to({kind})"
+        )
     first = next((layer for layer in model.modules() if isinstance(layer, nn.Conv2d)), None)
     if first is not None and first.in_channels != images.shape[1]:
-        raise InputError(
+        return (
             f"expected images with {first.in_channels} channels, which the model's first"
             f" convolution takes, got {images.shape[1]}"
-        ) from error
+        )
+    return None
 
 
 # Option -> the least value it may have, and the one it must stay below.
@@ -108,6 +159,13 @@ FLAGS = (
     *("episodic", "redraw", "compile", "amp", "inplace"),
     *("forget", "weighting", "agreement", "detach", "full_batch"),
 )
+MOST = 2**63  # of a whole number
+
+
+def is_number(value: object) -> bool:
+    """Is this a finite number, which a float can hold?"""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -119,20 +177,21 @@ def check_options(options: Mapping[str, Any]) -> None:
         value = options.get(name, low)
         if value is None and name in OPTIONAL:
             continue
-        if not isinstance(value, int | float) or not low <= value < high:
+        if not is_number(value) or not low <= value < high:
             raise InputError(f"expected {name} of at least {low} and below {high}, got {value!r}")
     for name in SHARES:
-        if not isinstance(options.get(name, 0), int | float) or not 0 <= options.get(name, 0) <= 1:
+        if not is_number(options.get(name, 0)) or not 0 <= options.get(name, 0) <= 1:
             raise InputError(f"expected {name} from 0 to 1, got {options[name]!r}")
     for name in ABOVE_0:
         value = options.get(name, 1)
-        if not isinstance(value, int | float) or not 0 < value < math.inf:
+        if not is_number(value) or not value > 0:
             raise InputError(f"expected {name} above 0, got {value!r}")
     for name, least in COUNTS.items():
         value = options.get(name, least)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not least <= value < MOST:
             raise InputError(
-                f"expected {name} to be a whole number of at least {least}, got {value!r}"
+                f"expected {name} to be a whole number of at least {least}, got {value!r:.40}"
             )
     for name in FLAGS:
         if not isinstance(options.get(name, False), bool):

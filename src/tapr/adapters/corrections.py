@@ -191,7 +191,9 @@ class Prototypes(Correction):
 
     def _judged(self, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         log_p = logits.detach().log_softmax(1)
-        return features.detach().clone(), log_p.argmax(1), -(log_p.exp() * log_p).sum(1)
+        entropies = -(log_p.exp() * log_p).sum(1)
+        finite = entropies.isfinite() & features.isfinite().all(1)  # others would spoil a class
+        return features.detach()[finite].clone(), log_p.argmax(1)[finite], entropies[finite]
 
     def _surest(self, classes: Tensor, entropies: Tensor) -> Tensor:
         """Which supports to keep: the `most` of each class with the lowest entropy."""

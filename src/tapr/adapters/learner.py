@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -71,20 +71,39 @@ class Learner(Loop):
             **common,
         )
 
+    def _apply(self, *arguments: Any, **options: Any) -> Self:
+        super()._apply(*arguments, **options)
+        made = vars(self).get("optimizer")
+        if isinstance(made, torch.optim.SGD):
+            for group in made.param_groups:
+                group["fused"] = _may_fuse(group["params"])
+        return self
+
 
 def _optimizing(
     optimizer: str | Optimizing, lr: float, momentum: float, weight_decay: float
 ) -> Optimizing:
     if callable(optimizer):
         return optimizer
-    common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "fused": True}
+    common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay}
+    betas = float(momentum), 0.999
     optimizers: Registry[Optimizing] = Registry(
         "optimizer",
         {
-            "sgd": partial(torch.optim.SGD, momentum=momentum, **common),
-            "nesterov": partial(torch.optim.SGD, momentum=momentum, nesterov=True, **common),
-            "adamw": partial(torch.optim.AdamW, betas=(momentum, 0.999), **common),
-            "adam": partial(torch.optim.Adam, betas=(momentum, 0.999), **common),
+            "sgd": partial(_sgd, momentum=momentum, **common),
+            "nesterov": partial(_sgd, momentum=momentum, nesterov=True, **common),
+            "adam": partial(torch.optim.Adam, betas=betas, fused=True, **common),
+            "adamw": partial(torch.optim.AdamW, betas=betas, fused=True, **common),
         },
     )
     return optimizers[optimizer]
+
+
+def _sgd(parameters: Iterable[nn.Parameter], **options: Any) -> Optimizer:
+    listed = list(parameters)
+    return torch.optim.SGD(listed, fused=_may_fuse(listed), **options)
+
+
+def _may_fuse(parameters: Iterable[nn.Parameter]) -> bool:
+    """Torch's fused SGD moves few 16-bit values on a CPU, and remembers junk (2.13)."""
+    return not any(p.device.type == "cpu" and p.dtype.itemsize < 4 for p in parameters)

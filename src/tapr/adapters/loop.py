@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tapr.adapters.adapter import Adapter
-from tapr.adapters.checks import check_options
+from tapr.adapters.checks import check_options, explained, is_number
 from tapr.adapters.corrections import Correction
 from tapr.adapters.cost import Passes
 from tapr.adapters.guard import NotFinite
@@ -20,7 +20,7 @@ from tapr.adapters.memory import Lesson, Memory
 from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
 from tapr.adapters.teacher import Teacher
-from tapr.adapters.votes import Votes
+from tapr.adapters.votes import Votes, Weights
 from tapr.augment import Views
 from tapr.errors import InputError, ModelError
 from tapr.models import head as heads
@@ -57,6 +57,7 @@ class Loop(Adapter):
         max_grad_norm: float | None = None,
         *,
         votes: str | Sequence[str] | Votes = "original",
+        weights: Weights = "equal",
         head: str | None = None,
         compile: bool = False,
         amp: bool = False,
@@ -66,19 +67,22 @@ class Loop(Adapter):
         schedule = schedule or Schedule(steps=0)
         schedule.check()
         limit = 1 if max_grad_norm is None else max_grad_norm
-        if not isinstance(limit, int | float) or not limit > 0:
+        if not is_number(limit) or not limit > 0:
             raise InputError(f"expected a gradient norm limit above 0, got {max_grad_norm!r}")
+        if head is not None and not isinstance(head, str):
+            raise InputError(f"expected head to name a linear layer of the model, got {head!r}")
         super().__init__(model, scope, **common)
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
         self.running = Running(self.model, compile=compile, amp=amp)
-        self.votes, self.views = Votes.of(votes), views
+        self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
         if objective is not None:
             self.objective = objective
-        wanted = self.needs.features or head or (correction is not None and correction.features)
+        named = head is not None
+        wanted = self.needs.features or named or (correction is not None and correction.features)
         self.head = heads.linear(self.model, head) if wanted else None  # its name
         self._timings: dict[str, float] = {}
         self._check_parts()
@@ -119,7 +123,7 @@ class Loop(Adapter):
             loss = self.objective(outputs)
             said.append((outputs, loss))
             if loss.keep.any():
-                self._backward(loss.total)
+                self._backward(loss.total, lesson.images)
             else:
                 self._counts[1] = backward  # nothing goes back
             return loss.total
@@ -153,8 +157,17 @@ class Loop(Adapter):
                 return self._corrected(Outputs(teacher[None], images, teacher=teacher))
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", self.votes.views(images), voters)
-            voted = self.votes(logits)[None]
+            voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
+        """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
+        voted: Tensor = self.votes(logits, self.norms.shift())
+        if all_finite([*self.norms.buffers(), *self.votes.memory()]):
+            return voted
+        why = "what is remembered of the stream is not finite"
+        self.guard.roll_back(self, why, to=self.guard.start)
+        return self._run("predicting", images)
 
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""
@@ -183,11 +196,13 @@ class Loop(Adapter):
 
     def _begin(self, images: Tensor) -> None:
         self._timings = {}
-        self.norms.begin()
         self.budget.begin(len(images))
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
+        self.norms.begin()
+        if self.norms.leapt:
+            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)
@@ -237,7 +252,7 @@ class Loop(Adapter):
             logits = self.logits(images)
         return logits.to(images.dtype) if self.running.amp else logits
 
-    def _backward(self, total: Tensor) -> None:
+    def _backward(self, total: Tensor, images: Tensor) -> None:
         """The gradient of a finite loss, finite and not too long, or `NotFinite`."""
         if not (total.requires_grad or self.still):
             raise ModelError(
@@ -249,7 +264,8 @@ class Loop(Adapter):
         if self.still:
             return
         scale = self.running.loss_scale(total.device)
-        (total * scale).backward()  # type: ignore[no-untyped-call]
+        with explained(images, self.model):
+            (total * scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
         if scale != 1:
             torch._foreach_div_(gradients, scale)
@@ -303,7 +319,13 @@ class Loop(Adapter):
     def optimizer(self) -> Optimizer:
         """The optimiser of all parameters that learn."""
         assert self.optimizing is not None
-        return self.optimizing(self.moving.values())
+        try:
+            made = self.optimizing(self.moving.values())
+        except Exception as error:
+            raise InputError(f"the optimiser cannot be made: {error!r}") from error
+        if not isinstance(made, Optimizer):
+            raise InputError(f"expected optimizer to make a torch optimiser, got {made!r}")
+        return made
 
     @property
     def still(self) -> bool:
@@ -312,6 +334,11 @@ class Loop(Adapter):
 
     @property
     def together(self) -> int:
+        """Images in one forward at the most, for each image predicted."""
+        return max(self._learning, self.votes.count)
+
+    @property
+    def _learning(self) -> int:
         """Images in one adapting forward, for each image predicted."""
         return self.views.together if self.views and self.schedule.steps else 1
 
@@ -320,8 +347,8 @@ class Loop(Adapter):
         """What the method costs at the most: images through the model, per image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
-        images = asked * self.together
-        fed = asked * self.norms.feeds_apart(self.together) if steps else self.norms.moves
+        images = asked * self._learning
+        fed = asked * self.norms.feeds_apart(self._learning) if steps else self.norms.moves
         answers = self._answers_first or not steps or self.schedule.predict == "after"
         taught = self.teacher is not None and steps + bool(self.correction and answers)
         forward = images + fed + answers * self.votes.count * self._asks_student + taught
@@ -330,7 +357,7 @@ class Loop(Adapter):
     @property
     def policy(self) -> str:
         """Whose batch-norm statistics predict, in words."""
-        return self.norms.words(self.together)
+        return self.norms.words(self._learning)
 
     def held(self) -> int:
         """Bytes of the copies, and of the optimiser's memory before its first step, too."""

@@ -92,9 +92,10 @@ class Shelved(Memory, ABC):
         entropies = -(p * (p + 1e-6).log()).sum(1)
         shelves, seen = self._read(logits.shape[1]), int(self.seen)
         for number, entropy in enumerate(entropies.tolist()):
-            self.take(shelves, Item(images[number], labels[number], entropy))
+            if math.isfinite(entropy):  # nothing is known about the others
+                self.take(shelves, Item(images[number], labels[number], entropy))
             seen += 1
-            if seen % self.every == 0:
+            if seen % self.every == 0 and any(shelves):
                 yield self._lesson(shelves, seen)
         self._write(shelves, seen)
 
@@ -125,12 +126,14 @@ class Shelved(Memory, ABC):
         return shelves
 
     def _write(self, shelves: Shelves, seen: int) -> None:
+        self.seen.fill_(seen)
         items = [item for shelf in shelves for item in shelf]
+        if not items:
+            return
         self.images = torch.stack([item.image for item in items])
         self.labels = self.labels.new_tensor([item.label for item in items])
         self.entropies = self.entropies.new_tensor([item.entropy for item in items])
         self.ages = self.ages.new_tensor([item.age for item in items])
-        self.seen.fill_(seen)
 
 
 class Timely(Shelved):

@@ -41,7 +41,7 @@ def live(root: nn.Module, frozen: Container[str]) -> dict[str, Tensor]:
     """All tensors that move, by name, themselves; of generators, which hide theirs, copies."""
     held = _held(root)
     found: dict[str, Tensor] = {n: p for n, p in root.named_parameters() if n not in frozen}
-    found |= dict(root.named_buffers())
+    found |= _filled(root)
     found |= {name: v for name, v in _memories(root, held).items() if isinstance(v, Tensor)}
     return found | {place: g.get_state() for place, g in held.generators.items()}
 
@@ -72,6 +72,8 @@ def put_back(
             module._buffers[key] = None
         elif name not in moment.tensors:
             delattr(module, key)
+    for name in moment.empty - {name for name, _, _ in _buffers(root)}:
+        _set_buffer(root, name, None)
     for name, value in moment.tensors.items():
         if name not in parameters and name not in held.generators and held.owner(name) is None:
             _set_buffer(root, name, value)
@@ -81,22 +83,46 @@ def put_back(
             generator.set_state(moment.tensors[place].cpu())
 
 
-def check(what: Path | str, saved: Moment, root: nn.Module, source: Moment) -> None:
-    """Refuse a state that does not fit, by name, before anything of it is put anywhere."""
+def own(root: nn.Module, moment: Moment) -> dict[str, Tensor]:
+    """The parameters and buffers of a moment: all but generators and memories of optimisers."""
+    held = _held(root)
+    apart = {name for name in moment.tensors if name in held.generators or held.owner(name)}
+    return {name: tensor for name, tensor in moment.tensors.items() if name not in apart}
+
+
+def changed(source: Moment, now: Moment) -> list[str]:
+    """The buffers that a forward removed, emptied, resized or converted."""
+    kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in now.tensors.items()}
+    before = {name: (tensor.shape, tensor.dtype) for name, tensor in source.tensors.items()}
+    return [name for name, kind in before.items() if kinds.get(name) != kind]
+
+
+def check(
+    what: Path | str, saved: Moment, root: nn.Module, source: Moment, loose: Container[str] = ()
+) -> None:
+    """Refuse a state that does not fit, by name, before anything of it is put anywhere.
+
+    Buffers that are `loose` changed their kind in a forward, and may have any or be gone.
+    """
 
     def refuse(sentence: str) -> None:
         raise StateError(f"{what} does not fit: {sentence}")
 
     held = _held(root)
+    buffers = {name for name, _, _ in _buffers(root)}
+    free = {name for name in buffers if name in loose}
     for name in source.tensors:
-        if name not in saved.tensors and held.owner(name) is None:
+        if name not in saved.tensors and held.owner(name) is None and name not in free:
             refuse(f"expected a tensor {name!r}, found none")
+    for name in saved.empty:
+        if name in saved.tensors or (name not in buffers and not _may_appear(root, name)):
+            refuse(f"expected no buffer {name!r}")
     for name, tensor in saved.tensors.items():
         if name in held.generators:
             _check_generator(what, name, tensor)
             continue
-        expected = source.tensors.get(name)
-        if expected is None:
+        expected = None if name in free else source.tensors.get(name)
+        if expected is None and name not in free:
             expected = _expected(root, held, name)
             if expected is None and not _may_appear(root, name):
                 refuse(f"{name!r} is not adapted here; was it saved by another method or scope?")
@@ -104,10 +130,11 @@ def check(what: Path | str, saved: Moment, root: nn.Module, source: Moment) -> N
             refuse(f"expected {name!r} of {expected.dtype}, got {tensor.dtype}")
         if expected is not None and expected.numel() and expected.shape != tensor.shape:
             refuse(f"expected {name!r} of shape {list(expected.shape)}, got {list(tensor.shape)}")
-        if tensor.is_floating_point() and not _as_finite(tensor, expected):
+        if (tensor.is_floating_point() or tensor.is_complex()) and not _as_finite(tensor, expected):
             refuse(f"expected finite values in {name!r}, got NaN or infinity")
     for name, number in saved.numbers.items():
-        if name not in source.numbers or not abs(number) < float("inf"):
+        remembered = held.owner(name) is not None and _expected(root, held, name) is not None
+        if name not in source.numbers and not remembered:
             refuse(f"expected no number {name!r} = {number!r}")
 
 
@@ -176,25 +203,41 @@ def _buffers(root: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
             yield (f"{prefix}.{key}" if prefix else key), module, key
 
 
-def _set_buffer(root: nn.Module, name: str, value: Tensor) -> None:
+def _filled(root: nn.Module) -> dict[str, Tensor]:
+    """The buffers that are not None; one that two modules share under both names."""
+    found = {name: module._buffers[key] for name, module, key in _buffers(root)}
+    return {name: buffer for name, buffer in found.items() if buffer is not None}
+
+
+def in_state_dict(root: nn.Module) -> set[str]:
+    """The names that `state_dict` has by itself: parameters, and buffers unless told otherwise."""
+    lasting = {name for name, m, key in _buffers(root) if key not in m._non_persistent_buffers_set}
+    return lasting | {name for name, _ in root.named_parameters()}
+
+
+def _set_buffer(
+    root: nn.Module, name: str, value: Tensor | None, *, persistent: bool = True
+) -> None:
     prefix, _, key = name.rpartition(".")
     module = root.get_submodule(prefix)
     place = module._buffers.get(key)
-    if place is not None and place.shape == value.shape:
+    if place is not None and value is not None and place.shape == value.shape:
         place.copy_(value)
-    elif key in module._buffers:
-        module._buffers[key] = value.detach().clone()
+        return
+    copy = None if value is None else value.detach().clone()
+    if key in module._buffers:
+        module._buffers[key] = copy
     else:
-        module.register_buffer(key, value.detach().clone())
+        module.register_buffer(key, copy, persistent=persistent)
 
 
 @torch.no_grad()
-def make_room(root: nn.Module, given: Mapping[str, Any]) -> None:
+def make_room(root: nn.Module, given: Mapping[str, Any], *, persistent: bool = True) -> None:
     """Give buffers the shapes of the given ones, and create those that have yet to appear."""
     known = {name for name, _, _ in _buffers(root)}
     for name, value in given.items():
         if isinstance(value, Tensor) and (name in known or _may_appear(root, name)):
-            _set_buffer(root, name, value)
+            _set_buffer(root, name, value, persistent=persistent)
 
 
 def _may_appear(root: nn.Module, name: str) -> bool:
@@ -212,7 +255,7 @@ def _expected(root: nn.Module, held: Held, name: str) -> Tensor | None:
     """What is known of a tensor that the source did not have: memory, or a buffer by now."""
     place = held.owner(name)
     if place is None:
-        return dict(root.named_buffers()).get(name)
+        return _filled(root).get(name)
     owner, _, key = name.removeprefix(f"{place}.").rpartition(".")
     parameter = dict(root.named_parameters()).get(owner)
     optimiser = held.optimisers[place]
@@ -235,6 +278,10 @@ def _check_generator(what: Path | str, name: str, saved: Tensor) -> None:
 
 def _as_finite(tensor: Tensor, expected: Tensor | None) -> bool:
     """Is it finite, or else as much so as what it replaces, such as a mask of minus infinities?"""
-    if expected is None:
-        return not bool(tensor.isnan().any())
-    return bool(tensor.isfinite().all()) or not bool(expected.isfinite().all())
+    exact, before = (
+        t.float() if t is not None and t.dtype.itemsize == 1 else t for t in (tensor, expected)
+    )  # of float8, torch can say little
+    assert exact is not None
+    if before is None:
+        return not bool(exact.isnan().any())
+    return bool(exact.isfinite().all()) or not bool(before.isfinite().all())

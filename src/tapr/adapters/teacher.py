@@ -1,11 +1,11 @@
 """A teacher: a second copy of the model that follows the first slowly, or stays as it was."""
 
-from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tapr.adapters.needs import Needs, check_model, copied, own_memory
 from tapr.errors import InputError
 from tapr.models.statistics import Statistics
 
@@ -28,7 +28,9 @@ class Teacher(nn.Module):
         super().__init__()
         if not isinstance(momentum, int | float) or not 0 <= momentum <= 1:
             raise InputError(f"expected a teacher's momentum from 0 to 1, got {momentum!r}")
-        self.model = deepcopy(model).requires_grad_(False).eval()
+        check_model(model, Needs())
+        self.model = copied(model).requires_grad_(False).eval()
+        own_memory(self.model)
         self.momentum, self.buffers_too = momentum, buffers
         self.norms = (statistics or Statistics("source")).policy(self.model)
 

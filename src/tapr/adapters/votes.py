@@ -1,17 +1,36 @@
-"""Who predicts: the original image alone, or several fixed views of it that vote."""
+"""Who predicts: the original image alone, or several fixed views of it that vote.
+
+With weights by `information`, each voter counts as much as its predictions say about the images:
+w = softmax(SHARPNESS x information / ln K), where information is the entropy of its mean prediction
+minus the mean entropy of its predictions. Neither a voter that always says the same nor one that is
+never sure has any. All means are over the stream's last `window` images, those at hand included.
+
+Two things that information cannot tell are judged apart. A view that the model was never meant to
+see, such as a mirrored digit, may be sure and wrong: a voter that no other agrees with as the
+others agree among themselves looks at the original image from then on. And where images come class
+by class, adapted statistics take the class away: a source model that says one class, of images
+whose statistics are those it knows, is believed (`Votes.trust`). docs/steady.md derives all three.
+"""
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from tapr.errors import InputError
+from tapr.models.statistics import Shift
 from tapr.objectives import log_probabilities
 from tapr.registry import Registry
 
 ZOOM = 1.1  # how much more of the scene the zoomed view shows, mirrored at the edges
+SHARPNESS = 10.0  # of the weights by information
+KNOWN = 0.06  # nats between the stream's statistics and the source's: a class's worth, no more
+RECENT = 64  # images by which a stream of one class is told, or the batch if that is larger
+ENOUGH = 32  # images before a view may be refused
+LEAST = 0.6  # of the agreement among the others, that a view needs with one of them
 
 
 def _flip(images: Tensor) -> Tensor:
@@ -25,32 +44,57 @@ def _zoom(images: Tensor) -> Tensor:
     wide = functional.pad(
         images, (x, x, y, y), "reflect" if min(height, width) > 1 else "replicate"
     )
-    small = functional.interpolate(wide, (height, width), mode="bilinear", antialias=True)
-    return small.clamp(0, 1)
+    exact = wide.to(torch.promote_types(images.dtype, torch.float32))  # halves cannot be resized
+    small = functional.interpolate(exact, (height, width), mode="bilinear", antialias=True)
+    return small.clamp(0, 1).to(images.dtype)
 
 
 VOTERS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "view", {"original": lambda images: images, "flip": _flip, "zoom": _zoom}
 )
+Weights = Literal["equal", "information"]
+WEIGHTS = Registry("weights", {name: name for name in get_args(Weights)})
 
 
 class Votes(nn.Module):
-    """Fixed views of every image that predict together, by the mean of their probabilities.
+    """Fixed views of every image that predict together, by the weighted mean of probabilities.
 
     >>> Votes(("original", "flip")).views(torch.zeros(4, 3, 8, 8)).shape
     torch.Size([8, 3, 8, 8])
     """
 
-    def __init__(self, voters: Sequence[str] = ("original",)) -> None:
+    images: Tensor  # so many count in the means
+    means: Tensor  # [V, K] of each voter's predictions
+    entropies: Tensor  # [V]
+    agreement: Tensor  # [V, V], the probability that two voters say the same
+    refused: Tensor  # [V] bool: this one looks at the original image instead
+    recent: Tensor  # [K], the source model's mean prediction on the last few images
+    squares: Tensor  # the mean over these of the sum of squared probabilities
+    recent_images: Tensor
+
+    def __init__(
+        self,
+        voters: Sequence[str] = ("original",),
+        weights: Weights = "equal",
+        window: float = 500.0,
+    ) -> None:
         super().__init__()
         if not voters:
             raise InputError("expected at least one view to predict from, got none")
         for name in voters:
             VOTERS.check(name)
         self.voters = tuple(voters)
+        self.weights, self.window = WEIGHTS[weights], window
+        for name in _MEMORY if self.weighs else ():
+            self.register_buffer(name, None)
 
     @classmethod
-    def of(cls, votes: "str | Sequence[str] | Votes") -> "Votes":
+    def of(
+        cls,
+        votes: "str | Sequence[str] | Votes",
+        weights: Weights = "equal",
+        window: float = 500.0,
+    ) -> "Votes":
         """Votes from names with commas or plus signs between, a list of names, or as they are."""
         if isinstance(votes, Votes):
             return votes
@@ -58,7 +102,7 @@ class Votes(nn.Module):
             votes = [name.strip() for name in votes.replace("+", ",").split(",") if name.strip()]
         if not isinstance(votes, Sequence):
             raise InputError(f"expected votes as names of views, got {votes!r}")
-        return cls(votes)
+        return cls(votes, weights, window)
 
     @property
     def count(self) -> int:
@@ -70,19 +114,110 @@ class Votes(nn.Module):
         """Does the original image predict alone?"""
         return self.voters == ("original",)
 
+    @property
+    def weighs(self) -> bool:
+        """Do voters count by what they say, and is that remembered?"""
+        return self.weights == "information" and self.count > 1
+
     def views(self, images: Tensor) -> Tensor:
         """The voters' views behind one another, [V * B, C, H, W]."""
         if self.alone:
             return images
-        return torch.cat([VOTERS[name](images) for name in self.voters])
+        refused = [False] * self.count
+        if self.weighs and self.refused is not None:
+            refused = self.refused.tolist()
+        names = zip(self.voters, refused, strict=True)
+        return torch.cat([VOTERS["original" if out else name](images) for name, out in names])
 
-    def forward(self, view_logits: Tensor) -> Tensor:
-        """One answer of all voters: [V, B, K] to logits [B, K]."""
+    def forward(self, view_logits: Tensor, shift: Shift | None = None) -> Tensor:
+        """One answer of all voters: [V, B, K] to logits [B, K]. With weights, it is remembered."""
         if len(view_logits) == 1:
             return view_logits[0]
-        together = log_probabilities(view_logits).logsumexp(0) - math.log(len(view_logits))
-        return together.to(view_logits.dtype)
+        log_p = log_probabilities(view_logits.detach() if self.weighs else view_logits)
+        if self.weighs:
+            log_p = log_p + self._weigh(log_p, shift).log()[:, None, None]
+        else:
+            log_p = log_p - math.log(len(log_p))
+        return log_p.logsumexp(0).to(view_logits.dtype)
+
+    def forget(self) -> None:
+        """Weigh the voters anew: what they said so far was said of other images."""
+        if self.weighs and self.images is not None:
+            self.images.zero_()
+            self.recent_images.zero_()
+
+    def memory(self) -> list[Tensor]:
+        """What is remembered of the stream, as far as it has to be finite."""
+        return [tensor for tensor in self.buffers() if tensor.is_floating_point()]
 
     def extra_repr(self) -> str:
         """The voters, for `repr`."""
         return ", ".join(self.voters)
+
+    @torch.no_grad()
+    def _weigh(self, log_p: Tensor, shift: Shift | None) -> Tensor:
+        """Take in what the voters say about a batch, [V, B, K]; how much each counts, [V]."""
+        p = log_p.exp()
+        _, images, classes = p.shape
+        if self.images is None:
+            self._forget(p)
+        part = self._count(self.images, images, self.window)
+        self.means.lerp_(p.mean(1), part)
+        self.entropies.lerp_(-(p * log_p).sum(2).mean(1), part)
+        self.agreement.lerp_(torch.einsum("vbk,wbk->vw", p, p) / images, part)
+        spread = -(self.means * self.means.clamp(min=1e-30).log()).sum(1)
+        information = (spread - self.entropies) / math.log(max(classes, 2))
+        lonely = self._lonely()
+        weights = (SHARPNESS * information).masked_fill(lonely, -math.inf).softmax(0)
+        if lonely.any():
+            refused = self.refused | lonely
+            self._forget(p)  # what it said so far was said of a view it no longer has
+            self.refused.copy_(refused)
+        if shift is not None:
+            trust = self.trust(p[shift.view], shift.nats.to(p))
+            weights = weights * (1 - trust)
+            weights[shift.view] += trust
+        return weights
+
+    def _lonely(self) -> Tensor:
+        """Which voters no other agrees with as the others do among themselves, [V] bool."""
+        among = self.agreement.clone().fill_diagonal_(0)
+        lonely = torch.zeros_like(self.refused)
+        if self.count < 3 or self.images < ENOUGH:
+            return lonely
+        for voter, name in enumerate(self.voters):
+            others = [other for other in range(self.count) if other != voter]
+            best, theirs = among[voter].max(), among[others][:, others].max()
+            lonely[voter] = best < LEAST * theirs and name != "original"
+        return lonely & ~self.refused
+
+    def trust(self, p: Tensor, nats: Tensor) -> Tensor:
+        """How far the source model's predictions p [B, K] are to be believed alone, from 0 to 1.
+
+        As far as they say one class only, of images whose statistics are those it knows. One class
+        is told by the probability that two different images have the same one.
+        """
+        part = self._count(self.recent_images, len(p), RECENT)
+        self.recent.lerp_(p.mean(0), part)
+        self.squares.lerp_(p.square().sum(1).mean(), part)
+        images, by_chance = self.recent_images, 1 / max(p.shape[1], 2)
+        same = (images * self.recent.square().sum() - self.squares) / (images - 1).clamp(min=1)
+        excess = (same - by_chance) / (1 - by_chance)
+        one_class = (2 * excess * images / (images + 16)).clamp(0, 1)
+        return one_class * (-(nats / KNOWN).square()).exp()
+
+    def _count(self, images: Tensor, more: int, window: float) -> Tensor:
+        """Count further images, at most `window` at a time; their share of all that count."""
+        images.add_(more).clamp_(max=max(window, more))
+        return more / images
+
+    def _forget(self, p: Tensor) -> None:
+        voters, _, classes = p.shape
+        sizes = {"means": (voters, classes), "entropies": (voters,), "recent": (classes,)}
+        sizes["agreement"] = (voters, voters)
+        for name in _MEMORY:
+            setattr(self, name, p.new_zeros(sizes.get(name, ())))
+        self.refused = torch.zeros(voters, dtype=torch.bool, device=p.device)
+
+
+_MEMORY = tuple(name for name in Votes.__annotations__)

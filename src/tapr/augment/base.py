@@ -85,6 +85,11 @@ class Views(nn.Module):
         repeated = images.repeat(self.count, 1, 1, 1)
         params = self.augmentation.sample(repeated.shape, generator)
         changed = self.augmentation.transform(repeated, params)
+        if not isinstance(changed, Tensor) or changed.shape != repeated.shape:
+            got = list(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+            raise InputError(
+                f"expected the augmentation to return images {list(repeated.shape)}, got {got}"
+            )
         return torch.cat([images, changed]) if self.original else changed
 
     def extra_repr(self) -> str:

@@ -53,8 +53,8 @@ def adapt(
         typer.Option(help="A CSV of path,label for the accuracy; labels are never adapted on."),
     ] = None,
     method: str = typer.Option(
-        "pest",
-        help="The method: `source`, `norm`, `tent`, `pest`, or your own `module:Class`.",
+        "steady",
+        help="The method: a name (`tapr methods` lists them), or your own `module:Class`.",
         autocompletion=among(METHODS),
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),

@@ -15,7 +15,7 @@ def doctor(
     size: str = typer.Option("3x32x32", help="Channels x height x width to try it with."),
     batch_size: int = typer.Option(16, min=1, help="Images in the trial batch."),
     method: str = typer.Option(
-        "pest", help="The method to check it for.", autocompletion=among(METHODS)
+        "steady", help="The method to check it for.", autocompletion=among(METHODS)
     ),
 ) -> None:
     """Say what tapr finds in a model, what it would adapt, what that costs and what will not work.

@@ -9,7 +9,7 @@ from torch.nn import functional
 from tapr.adapters import Learner, Needs
 from tapr.adapters.checks import check_options
 from tapr.adapters.schedule import Predict
-from tapr.errors import InputError
+from tapr.errors import InputError, ModelError
 from tapr.methods import source_images as given
 from tapr.objectives import ReliableNovel, for_classes
 from tapr.types import Loss, Outputs
@@ -101,7 +101,7 @@ class EATA(Learner):
 def _explained(ask: Any, images: Tensor) -> Tensor:
     try:
         logits: Tensor = ask(images)
-    except RuntimeError as error:
+    except (RuntimeError, ModelError) as error:
         raise InputError(
             f"the model cannot take source images of {list(images.shape[1:])}: {error}"
         ) from error

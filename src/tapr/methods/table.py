@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from tapr import models, names
-from tapr.adapters import Adapter, Needs, Passes
+from tapr.adapters import Adapter, Learner, Needs, Passes
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.methods import own
@@ -24,14 +24,14 @@ from tapr.registry import Registry, suggest
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
-UNSAID = ("layout", "compile", "amp", "budget", "votes", "head", "share", "window")
+UNSAID = (*("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),)
 _WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
 
 def adapt(
     model: nn.Module,
-    method: str = "pest",
+    method: str = "steady",
     *,
     preset: str = PAPER,
     seed: int = 0,
@@ -40,13 +40,13 @@ def adapt(
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts: call the result like the model.
 
-    The model is copied, unless `inplace`. The options and their defaults are the preset's:
-    `tapr.presets("pest")` shows them. `module:Class` names a method of your own, and options may
-    stand behind a method's name: `"pest:augmentation=randaugment"`.
+    The default, `steady`, needs forwards only and any batch size: docs/steady.md. The model is
+    copied, unless `inplace`. The options and their defaults are the preset's:
+    `tapr.presets("pest")` shows them. `module:Class` names a method of your own.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
-    >>> adapter = adapt(model, steps=1)
+    >>> adapter = adapt(model)
     >>> adapter(torch.rand(2, 3, 8, 8)).shape
     torch.Size([2, 10])
     """
@@ -63,7 +63,7 @@ def adapt(
 
 
 def recipe(
-    method: str = "pest", *, preset: str = PAPER, seed: int = 0, **options: Any
+    method: str = "steady", *, preset: str = PAPER, seed: int = 0, **options: Any
 ) -> dict[str, Any]:
     """The whole effective table behind `adapt` with these arguments, ready for JSON.
 
@@ -117,7 +117,7 @@ def load(
     """Resume from a saved state, on the same source model.
 
     What was your own (`method="module:Class"`, an augmentation, a scope) has to be passed again: a
-    file never decides which code runs. Nor does it ask for more than `most_steps` steps a batch.
+    file never decides which code runs. Nor does it ask for more than `most_steps` steps or views.
     """
     _, metadata = state.read(path)
     saved = metadata.get("recipe")
@@ -135,14 +135,18 @@ def load(
             f"{path} was saved with {missing[0]}={saved[missing[0]]}, which is your own; pass it"
             f" again: tapr.load(path, model, {missing[0]}=...)"
         )
-    if "inplace" in saved:
-        raise StateError(f"{path} asks for inplace, which only a caller may: pass it to tapr.load")
-    steps = saved.get("steps", 1)
-    if isinstance(steps, int) and steps > most_steps and "steps" not in again:
-        raise StateError(
-            f"{path} asks for {steps} steps a batch, more than most_steps={most_steps}; pass"
-            " tapr.load a larger one if that is meant"
-        )
+    for name in ("inplace", "model"):
+        if name in saved:
+            raise StateError(
+                f"{path} asks for {name}, which only a caller may: pass it to tapr.load"
+            )
+    for name in ("steps", "views"):
+        number = saved.get(name, 0)
+        if isinstance(number, int) and number > most_steps and name not in again:
+            raise StateError(
+                f"{path} asks for {number} {name} a batch, more than most_steps={most_steps}; pass"
+                " tapr.load a larger one if that is meant"
+            )
     try:
         adapter = adapt(model, **{**saved, **again})
     except InputError as error:
@@ -222,11 +226,11 @@ def _effective(variant: str, preset: str, options: Options) -> tuple[str, str, d
 
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
-    defaults = presets(method)[PAPER]
+    plain, defaults = own.options(Learner), presets(method)[PAPER]
     recorded = {
         name: _recorded(value)
         for name, value in effective.items()
-        if name not in UNSAID or value != defaults[name]
+        if name not in UNSAID or not value == plain[name] == defaults[name]
     }
     return {"method": method, "preset": preset, "seed": seed, **recorded}
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from tapr.errors import ModelError
+from tapr.models.state import FLOATS, oddity
 
 
 def logits_of(output: object, images: int) -> Tensor:
@@ -28,6 +29,11 @@ def logits_of(output: object, images: int) -> Tensor:
         raise ModelError(
             "expected the model to return logits [B, K], or a tuple that begins with them, or a"
             f" mapping or object with 'logits', got {type(output).__name__}"
+        )
+    if oddity(found) or found.dtype not in FLOATS:
+        raise ModelError(
+            "expected logits as a plain tensor of floats, got one"
+            f" {oddity(found) or f'of {found.dtype}'}"
         )
     if found.ndim != 2 or len(found) != images or found.shape[1] < 2:
         raise ModelError(

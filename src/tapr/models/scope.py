@@ -9,8 +9,9 @@ from itertools import takewhile
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from tapr.errors import ModelError
+from tapr.errors import InputError, ModelError
 from tapr.models import head
+from tapr.models.state import FLOATS
 from tapr.registry import Registry
 
 Scope = Callable[[str, nn.Parameter], bool]
@@ -122,7 +123,12 @@ def select(model: nn.Module, scope: Scope) -> dict[str, nn.Parameter]:
     >>> list(select(nn.BatchNorm2d(3), lambda name, parameter: name == "bias"))
     ['bias']
     """
-    inside = {name: p for name, p in model.named_parameters() if scope(name, p)}
+    try:
+        inside = {name: p for name, p in model.named_parameters() if scope(name, p)}
+    except Exception as error:
+        raise InputError(
+            f"expected scope to be a predicate of (name, parameter), and it failed: {error!r}"
+        ) from error
     trainable = {name: p for name, p in inside.items() if p.requires_grad}
     if not trainable:
         total = sum(1 for _ in model.parameters())
@@ -132,4 +138,10 @@ def select(model: nn.Module, scope: Scope) -> dict[str, nn.Parameter]:
             else f"none of the model's {total} parameters is in scope; choose another scope"
         )
         raise ModelError(f"expected trainable parameters in scope, but {why}")
+    for name, parameter in trainable.items():
+        if parameter.dtype not in FLOATS:
+            raise ModelError(
+                f"expected parameters in scope of float16 to float64, but {name!r} is of"
+                f" {parameter.dtype}; freeze it (requires_grad=False), or choose another scope"
+            )
     return trainable

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,11 +11,27 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tapr.errors import StateError
+from tapr.errors import InputError, StateError
 from tapr.files import atomic
 
 Tensors = Mapping[str, Tensor]
+FLOATS = {torch.float32, torch.float64, torch.float16, torch.bfloat16}  # that can learn and predict
 FORMAT = "tapr-state-1"
+
+
+def oddity(tensor: Tensor) -> str:
+    """What makes a tensor another thing than an array of numbers in memory; "" if nothing does.
+
+    >>> oddity(torch.eye(2)), oddity(torch.eye(2).to_sparse())
+    ('', 'of layout torch.sparse_coo')
+    """
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout != torch.strided:
+        return f"of layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "quantized"
+    return "on the device 'meta', without values" if tensor.is_meta else ""
 
 
 def snapshot(live: Tensors, storage: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -72,11 +89,16 @@ def write(path: Path | str, tensors: Tensors, metadata: Mapping[str, object]) ->
     """Write tensors and metadata as one safetensors file, whole or not at all."""
     copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomic(path) as part:
-        save_file(copies, part, {"format": FORMAT, "tapr": json.dumps(metadata)})
+        try:
+            save_file(copies, part, {"format": FORMAT, "tapr": json.dumps(metadata)})
+        except (SafetensorError, ValueError, TypeError, KeyError) as error:  # a full disk is one
+            raise StateError(f"cannot write {path}: {error}") from error
 
 
 def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Read what `write` wrote: tensors and metadata."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"expected the path of a saved state, got {type(path).__name__}")
     if not Path(path).is_file():
         raise StateError(f"expected a saved state at {path}, found no file")
     try:
@@ -84,7 +106,11 @@ def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, object]]:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise StateError(f"{path} is a safetensors file, but not a state saved by tapr")
-            names = file.keys()
-            return {name: file.get_tensor(name) for name in names}, json.loads(header["tapr"])
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+            metadata = json.loads(header["tapr"])
+            if not isinstance(metadata, dict):
+                raise ValueError(f"expected names with values, got {type(metadata).__name__}")
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except StateError:
+        raise
+    except Exception as error:  # a damaged file raises whatever its reader stumbles over
         raise StateError(f"{path} is truncated or not a state saved by tapr: {error}") from error

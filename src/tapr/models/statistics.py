@@ -24,9 +24,11 @@ The stream's statistics are a mean over its last `window` images, the present on
 are counted in images, not in forwards, so that the batch size does not change what is remembered.
 At the start of a stream the stored statistics count as `prior` images, and never for less than
 `share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
-any other policy but `views` takes them over all views together. "Corrected" is for each image by
-its own statistics, as far as they lie outside what chance makes of the others (IABN, of NOTE):
-`deviations` standard deviations.
+any other policy but `views`, takes them over all views together. A view with share 1 meets the
+stored ones: it is the source model itself. How far the stream lies from what that model knows is
+measured on it (`Policy.shift`), and when the stream leaps away from what it showed before, that is
+forgotten. "Corrected" is for each image by its own statistics, as far as they lie outside what
+chance makes of the others (IABN, of NOTE): `deviations` standard deviations.
 
 `feed` says which images move the statistics of `running` and `cumulative`: all `views`, in the
 adapting forward itself, or the `untouched` ones, in a further forward without the others: what a
@@ -35,7 +37,7 @@ statistics always use the images' own.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -50,6 +52,20 @@ Feed = Literal["views", "untouched"]
 FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
+FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
+
+
+RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
+LEAP = (
+    0.1  # nats between the last few images and the stream before them: no change of class is that
+)
+
+
+class Shift(NamedTuple):
+    """How far the stream lies from what the source model knows, seen by one view."""
+
+    view: int  # the one that meets the stored statistics
+    nats: Tensor  # Kullback-Leibler divergence of a middle layer's channels, the mean over them
 
 
 class Statistics(NamedTuple):
@@ -97,6 +113,7 @@ class Statistics(NamedTuple):
 class Policy(nn.Module):
     """The batch-norm layers of a model, and whose statistics they use; they stay what they are."""
 
+    leapt = False  # is what the stream showed before this batch forgotten?
     moves = False  # does an adapting forward feed the stored statistics?
     predicts_apart = False  # does only a predicting forward meet them as the policy says?
 
@@ -104,12 +121,17 @@ class Policy(nn.Module):
         super().__init__()
         self.options = options
         self.layers: list[Any] = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-        self.tracking = [layer for layer in self.layers if layer.running_mean is not None]
+        self.tracking = [
+            layer
+            for layer in self.layers
+            if layer.running_mean is not None and layer.running_var is not None
+        ]
+        self.middle = self.tracking[len(self.tracking) // 2 :][:1]  # a list: it is no part of this
 
     def stored(self) -> list[Tensor]:
         """The statistics of all layers, and what is remembered beside them."""
         kept = [tensor for m in self.tracking for tensor in (m.running_mean, m.running_var)]
-        return [*kept, *self.buffers()]
+        return [*(tensor for tensor in kept if tensor is not None), *self.buffers()]
 
     def begin(self) -> None:
         """A batch begins: what is remembered by now is that of the batches before."""
@@ -129,6 +151,10 @@ class Policy(nn.Module):
     def predicting(self, views: int = 1) -> Forward:
         """Around a forward, of `views` views behind one another, whose logits are the answer."""
         return nullcontext()
+
+    def shift(self) -> Shift | None:
+        """How far the stream lies from the source, if a view meets the stored statistics."""
+        return None
 
     def words(self, views: int) -> str:
         """The policy as tables name it."""
@@ -159,7 +185,7 @@ class _Cumulative(Policy):
     def __init__(self, model: nn.Module, options: Statistics) -> None:
         super().__init__(model, options)
         for layer in self.tracking:
-            layer.num_batches_tracked.zero_()
+            layer.num_batches_tracked = torch.zeros_like(layer.running_mean[0], dtype=torch.long)
 
     def feeding(self, views: int = 1) -> Forward:
         return _mode(self.layers, training=True, momentum=None)  # torch's own cumulative mean
@@ -186,25 +212,24 @@ class _Blend(Policy):
 
 class _Share(Policy):
     def feeding(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, partial(self._mix, views))
+        return _normalising(self.tracking, partial(self._mix, views))
 
     predicting = feeding
 
     def words(self, views: int) -> str:
         return f"share {' '.join(f'{share:g}' for share in self.options.shares)}"
 
-    def _mix(self, views: int, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        x, shares = inputs[0], self.options.shares
+    def _mix(self, views: int, layer: Any, x: Tensor) -> Moments:
+        """What a layer normalises by: mean and variance of each channel, in each group."""
+        shares = self.options.shares
         groups = 1 if len(shares) == 1 else views
         if groups > len(shares):
             raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
-        mean, variance = _own(x, groups)
-        own_or_stream = mean.to(layer.running_mean), variance.to(layer.running_var)
-        rest, least = self._rest(layer, own_or_stream, len(x) // views)
+        source = [share == 1 and layer not in self.middle for share in shares[:groups]]
+        rest, least = self._rest(layer, _moments(layer, x, source), len(x) // views)
         share = rest[0].new_tensor([max(share, least) for share in shares[:groups]])
         share = share if groups == 1 else share[:, None]
-        stored = layer.running_mean, layer.running_var
-        return (_normalised_by(layer, x, *_mixture(rest, stored, share)), *inputs[1:])
+        return _mixture(rest, (layer.running_mean, layer.running_var), share)
 
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         """What is mixed with the stored statistics, and what these count for at the least."""
@@ -215,6 +240,9 @@ class _Window(_Share):
     """Every image counts once in the stream's statistics, as the last forward saw it."""
 
     images: Tensor
+    recent: Tensor  # so many images count in the next two
+    recent_mean: Tensor  # of the middle layer, as the source model sees it
+    recent_variance: Tensor
 
     def __init__(self, model: nn.Module, options: Statistics) -> None:
         super().__init__(model, options)
@@ -225,15 +253,46 @@ class _Window(_Share):
                 empty = layer.running_mean.new_zeros([*groups, layer.num_features])
                 self.register_buffer(f"{name}_{place}", empty)
         self.register_buffer("images", torch.zeros(()))
+        self.anchor = options.shares.index(1) if 1 in options.shares and groups else None
+        if self.anchor is not None and self.middle:
+            channels = self.middle[0].running_mean
+            self.register_buffer("recent_mean", torch.zeros_like(channels))
+            self.register_buffer("recent_variance", torch.zeros_like(channels))
+            self.register_buffer("recent", torch.zeros(()))
         self._before: dict[str, Tensor] = {}
-        self._images = 0.0
+        self._images = self._recent = 0.0
 
     def begin(self) -> None:
         self._before = {name: tensor.clone() for name, tensor in self.named_buffers()}
         self._images = float(self.images)
+        self.leapt = self._has_leapt()
+        if self.leapt:
+            self._images = 0.0
+
+    def _has_leapt(self) -> bool:
+        """Do the last few images lie far from the stream before them, as after a change?"""
+        if self.anchor is None or not self.middle:
+            return False
+        self._recent = float(self.recent)
+        if self._images < 2 * self._recent or not self._recent:
+            return False
+        stream = self._stream(self.anchor)
+        return bool(_nats(self.middle[0], (self.recent_mean, self.recent_variance), stream) > LEAP)
+
+    def _stream(self, view: int) -> Moments:
+        """Mean and variance of the middle layer over the stream, as a view sees it."""
+        place = self.places[self.middle[0]]
+        return self.get_buffer(f"mean_{place}")[view], self.get_buffer(f"variance_{place}")[view]
 
     def words(self, views: int) -> str:
         return f"{super().words(views)}, window {self.options.window:g}"
+
+    def shift(self) -> Shift | None:
+        if self.anchor is None or not self.middle:
+            return None
+        layer = self.middle[0]
+        stored = layer.running_mean, layer.running_var
+        return Shift(self.anchor, _nats(layer, self._stream(self.anchor), stored))
 
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         total = min(self._images + images, max(self.options.window, images))
@@ -244,7 +303,18 @@ class _Window(_Share):
         for name, value in zip(names, stream, strict=True):
             self.get_buffer(name)[part] = value.detach()
         self.images.fill_(total)
+        if layer in self.middle and self.anchor is not None and self.anchor < len(found[0]):
+            self._follow((found[0][self.anchor], found[1][self.anchor]), images)
         return stream, self.options.prior / (self.options.prior + total)
+
+    def _follow(self, found: Moments, images: int) -> None:
+        """Remember the statistics of the last few images, or of the batch if that is larger."""
+        total = min(self._recent + images, max(RECENT, images))
+        before = self._before["recent_mean"], self._before["recent_variance"]
+        mean, variance = _mixture(found, before, found[0].new_tensor(1 - images / total))
+        self.recent_mean.copy_(mean.detach())
+        self.recent_variance.copy_(variance.detach())
+        self.recent.fill_(total)
 
 
 class _Views(_Share):
@@ -253,8 +323,8 @@ class _Views(_Share):
     def words(self, views: int) -> str:
         return "batch of each view"
 
-    def _mix(self, views: int, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (_normalised_by(layer, inputs[0], *_own(inputs[0], views)), *inputs[1:])
+    def _mix(self, views: int, layer: Any, x: Tensor) -> Moments:
+        return _moments(layer, x, [False] * views)
 
 
 class _Prior(Policy):
@@ -388,11 +458,58 @@ def _unbiased(x: Tensor) -> Moments:
     return mean, variance
 
 
+class _Moments(torch.autograd.Function):
+    """Mean and variance of the channels, [C], by the kernel of torch's own batch normalisation.
+
+    Where channels lie last, `torch.var_mean` takes forty times as long.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Moments:
+        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        ctx.save_for_backward(x, mean)
+        return mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, by_mean: Tensor, by_variance: Tensor) -> Tensor:
+        x, mean = ctx.saved_tensors
+        shape = (1, -1) + (1,) * (x.ndim - 2)
+        slope: Tensor = torch.addcmul(
+            (by_mean - 2 * by_variance * mean).view(shape), x, 2 * by_variance.view(shape)
+        )
+        return slope.div_(x.numel() // len(mean))
+
+
+def _moments(layer: Any, x: Tensor, source: list[bool]) -> Moments:
+    """Mean and variance of the channels in each of the groups behind one another.
+
+    Where a group will meet nothing but the stored ones, these stand in for them.
+    """
+    stored = layer.running_mean, layer.running_var
+    parts = x.to(layer.running_mean).chunk(len(source))
+    found = [
+        stored if known else _Moments.apply(part)  # type: ignore[no-untyped-call]
+        for part, known in zip(parts, source, strict=True)
+    ]
+    if len(found) == 1:
+        return found[0]
+    return torch.stack([mean for mean, _ in found]), torch.stack([var for _, var in found])
+
+
 def _mixture(one: Moments, other: Moments, share: Tensor) -> Moments:
     """Mean and variance of a mixture with `share` of the other: the law of total variance."""
     mean = one[0].lerp(other[0].expand_as(one[0]), share)
     variance = one[1].lerp(other[1].expand_as(one[1]), share)
     return mean, variance + share * (1 - share) * (one[0] - other[0]).square()
+
+
+def _nats(layer: Any, one: Moments, other: Moments) -> Tensor:
+    """Kullback-Leibler divergence of normal distributions with these moments: channels' mean."""
+    known = other[1] + layer.eps
+    ratio = (one[1] + layer.eps) / known
+    distance = (one[0] - other[0]).square() / known
+    nats: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean()
+    return nats
 
 
 def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -407,6 +524,38 @@ def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Ten
     shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
     moved: Tensor = parts * scale.to(x).view(shape) + shift.to(x).view(shape)
     return moved.view_as(x)
+
+
+def _normalised(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """What the layer makes of `x` with these statistics, [C] or [G, C]: one multiply-add."""
+    scale = (variance + layer.eps).rsqrt()
+    scale = scale if layer.weight is None else scale * layer.weight
+    shift = -mean * scale if layer.bias is None else layer.bias - mean * scale
+    parts = x if mean.ndim == 1 else x.view(len(mean), -1, *x.shape[1:])
+    shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
+    moved: Tensor = torch.addcmul(shift.to(x).view(shape), parts, scale.to(x).view(shape))
+    return moved.view_as(x)
+
+
+@contextmanager
+def _normalising(layers: list[Any], moments: Callable[[Any, Tensor], Moments]) -> Iterator[None]:
+    """Let each of the layers normalise by the statistics that `moments` finds for its input."""
+
+    def forward(layer: Any, x: Tensor) -> Tensor:
+        layer._check_input_dim(x)
+        return _normalised(layer, x, *moments(layer, x))
+
+    def move(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (_normalised_by(layer, inputs[0], *moments(layer, inputs[0])), *inputs[1:])
+
+    fused = [m for m in layers if type(m) in FUSED and "forward" not in vars(m)]
+    others = [m for m in layers if m not in fused]
+    with ExitStack() as stack:
+        stack.enter_context(_hooks(others, move))
+        for layer in fused:
+            vars(layer)["forward"] = partial(forward, layer)
+            stack.callback(vars(layer).pop, "forward")
+        yield
 
 
 @contextmanager

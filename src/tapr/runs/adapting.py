@@ -33,7 +33,7 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of preprocessing, in timm's words
     labels: Path | None = None
     truth: Path | None = None
-    method: str = "pest"
+    method: str = "steady"
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     batch_size: int = 64

@@ -253,9 +253,11 @@ def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
             text = Path(name).read_text(encoding="utf-8")
         except OSError as error:
             raise DataError(f"cannot read {name}: {error.strerror or error}") from error
+        except ValueError as error:  # or a name that no file can have
+            raise InputError(f"expected TOML in UTF-8 in {name!r}: {error}") from error
     else:
         text = ready[name]
     try:
         return {"name": Path(name).stem, **tomllib.loads(text)}
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}") from error

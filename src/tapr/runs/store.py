@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
 
 from tapr import records
 from tapr.adapters import Adapter
-from tapr.errors import DataError
+from tapr.errors import DataError, StateError
 from tapr.process import Uninterrupted
 from tapr.records import BatchRecord, RunRecord
 
@@ -55,7 +54,7 @@ def save_state(adapter: Adapter, path: Path) -> None:
     """Save an adapter's state; a full disk is a DataError."""
     try:
         adapter.save(path)
-    except (SafetensorError, OSError) as error:
+    except (StateError, OSError) as error:
         raise DataError(f"cannot save the adapter's state in {path}: {error}") from error
 
 

@@ -31,7 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def timed(model: nn.Module, clock: Clock, **options: Any) -> tapr.Adapter:
-    adapter = tapr.adapt(model, **options)
+    adapter = tapr.adapt(model, **{"method": "pest", **options})
     adapter.model.register_forward_hook(clock.forward)
     return adapter
 
@@ -50,7 +50,7 @@ def test_as_many_steps_as_fit_are_taken(model: nn.Module, images: Tensor, clock:
 
 
 def test_time_enough_is_no_limit(model: nn.Module, images: Tensor, clock: Clock) -> None:
-    free, bounded = tapr.adapt(model), timed(model, clock, budget=100)
+    free, bounded = tapr.adapt(model, "pest"), timed(model, clock, budget=100)
     assert torch.equal(free(images), bounded(images))
     assert bounded.predict(images).steps == 5
 
@@ -83,4 +83,4 @@ def test_one_slow_moment_passes(model: nn.Module, images: Tensor, clock: Clock) 
 @pytest.mark.parametrize("budget", [0, -1.0, float("nan"), "soon"])
 def test_a_wrong_budget_is_refused(model: nn.Module, budget: object) -> None:
     with pytest.raises(tapr.TaprError, match="budget in seconds above 0"):
-        tapr.adapt(model, budget=budget)
+        tapr.adapt(model, "pest", budget=budget)

@@ -26,7 +26,7 @@ def resident() -> int:
 
 
 def test_nothing_grows_over_500_batches(model: nn.Module) -> None:
-    adapter = tapr.adapt(model, steps=1, augmentation=Identity())
+    adapter = tapr.adapt(model, "pest", steps=1, augmentation=Identity())
     batch = torch.rand(16, 3, 10, 9, generator=torch.Generator().manual_seed(0))
     for _ in range(50):
         adapter.predict(batch)

@@ -43,7 +43,7 @@ def test_the_bad_step_is_refused_and_the_good_ones_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     options: dict[str, Any] = {"consistency_weight": 0, "lr": 0.01}
-    adapter: Any = tapr.adapt(model, steps=5, **options)
+    adapter: Any = tapr.adapt(model, "pest", steps=5, **options)
     adapter.objective = Spoiled(at, spoil)
     prediction = adapter.predict(images)
     assert (prediction.steps, prediction.refused, adapter.refused) == (at - 1, 1, 1)
@@ -52,14 +52,14 @@ def test_the_bad_step_is_refused_and_the_good_ones_stay(
     if at == 1:
         assert torch.equal(prediction.logits, tapr.adapt(model, "source")(images))
     else:
-        good = tapr.adapt(model, steps=at - 1, **options)
+        good = tapr.adapt(model, "pest", steps=at - 1, **options)
         assert torch.equal(prediction.logits, good(images))
         for (name, a), b in zip(adapter.live().items(), good.live().values(), strict=True):
             assert torch.equal(a, b) or name in ("guard.refusals", "generator")
 
 
 def test_a_parameter_that_overflows_is_taken_back(model: nn.Sequential, images: Tensor) -> None:
-    adapter = tapr.adapt(model, lr=3e38, entropy_weight=1e6)
+    adapter = tapr.adapt(model, "pest", lr=3e38, entropy_weight=1e6)
     prediction = adapter.predict(images)
     assert prediction.refused == 1
     assert all(torch.isfinite(tensor).all() for tensor in adapter.live().values())
@@ -67,7 +67,7 @@ def test_a_parameter_that_overflows_is_taken_back(model: nn.Sequential, images: 
 
 
 def test_the_stream_goes_on_after_a_refusal(model: nn.Sequential, images: Tensor) -> None:
-    adapter: Any = tapr.adapt(model)
+    adapter: Any = tapr.adapt(model, "pest")
     adapter.objective = Spoiled(1, nan_loss)
     adapter(images)
     assert adapter.predict(images).steps == 5
@@ -78,7 +78,7 @@ def test_the_stream_goes_on_after_a_refusal(model: nn.Sequential, images: Tensor
 def test_refusals_are_counted_on_in_an_episodic_stream(
     model: nn.Sequential, images: Tensor
 ) -> None:
-    adapter: Any = tapr.adapt(model, episodic=True)
+    adapter: Any = tapr.adapt(model, "pest", episodic=True)
     adapter.objective = Spoiled(1, nan_loss)
     adapter(images)
     adapter(images)
@@ -95,7 +95,7 @@ def test_statistics_that_overflow_are_taken_back(model: nn.Sequential, images: T
 
 def test_the_gradient_norm_can_be_limited(model: nn.Sequential, images: Tensor) -> None:
     options: dict[str, Any] = {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0, "steps": 1}
-    adapter = tapr.adapt(model, max_grad_norm=1e-3, **options)
+    adapter = tapr.adapt(model, "pest", max_grad_norm=1e-3, **options)
     adapter(images)
     source = dict(model.named_parameters())
     moved = [p - source[name] for name, p in adapter.model.named_parameters()]
@@ -120,10 +120,10 @@ class Failing(nn.Module):
 def test_an_exception_leaves_a_state_from_which_the_stream_goes_on(
     model: nn.Sequential, images: Tensor
 ) -> None:
-    adapter = tapr.adapt(nn.Sequential(*model.children(), Failing(at=1)))
+    adapter = tapr.adapt(nn.Sequential(*model.children(), Failing(at=1)), "pest")
     with pytest.raises(MemoryError):
         adapter(images)
-    assert torch.equal(adapter(images), tapr.adapt(model)(images))
+    assert torch.equal(adapter(images), tapr.adapt(model, "pest")(images))
 
 
 @pytest.mark.parametrize(("lr", "episodic"), [(1e5, False), (1e10, False), (1e10, True)])
@@ -131,7 +131,7 @@ def test_steps_that_ruin_the_prediction_are_taken_back(
     make_model: Callable[..., nn.Sequential], images: Tensor, lr: float, episodic: bool
 ) -> None:
     """Finite loss, gradient and parameters at every step do not make finite logits."""
-    adapter = tapr.adapt(make_model(norm=None), lr=lr, episodic=episodic)
+    adapter = tapr.adapt(make_model(norm=None), "pest", lr=lr, episodic=episodic)
     total = 0
     for _ in range(3):
         prediction = adapter.predict(images)
@@ -154,5 +154,5 @@ class Masked(nn.Module):
 
 
 def test_a_class_that_is_ruled_out_is_no_ruin(model: nn.Sequential, images: Tensor) -> None:
-    prediction = tapr.adapt(Masked(model)).predict(images)
+    prediction = tapr.adapt(Masked(model), "pest").predict(images)
     assert (prediction.steps, prediction.refused) == (5, 0)

@@ -28,7 +28,7 @@ NORMS: dict[str, Callable[[int], nn.Module] | None] = {
 def test_pest_adapts_every_normalisation(
     make_model: Callable[..., nn.Sequential], images: Tensor, norm: str, statistics: str
 ) -> None:
-    adapter = tapr.adapt(make_model(NORMS[norm]), statistics=statistics, lr=0.01)
+    adapter = tapr.adapt(make_model(NORMS[norm]), "pest", statistics=statistics, lr=0.01)
     first, second = adapter.predict(images), adapter.predict(images)
     assert second.steps == 5
     assert not torch.equal(first.logits, second.logits)
@@ -71,7 +71,7 @@ def test_batch_norm_in_one_and_three_dimensions(norm: Callable[[int], nn.Module]
     model = nn.Sequential(*layers, norm_layer, nn.Flatten(), nn.Linear(12, 3)).eval()
     images = torch.rand(6, 3, 2, 2, generator=torch.Generator().manual_seed(0))
     for statistics in ("running", "blend", "cumulative"):
-        adapter = tapr.adapt(model, statistics=statistics, feed="untouched")
+        adapter = tapr.adapt(model, "pest", statistics=statistics, feed="untouched")
         assert adapter.predict(images).steps == 5
 
 
@@ -139,8 +139,8 @@ class Output(NamedTuple):
 def test_logits_are_found_in_tuples_mappings_and_objects(
     model: nn.Sequential, images: Tensor, form: Callable[[Tensor], Any]
 ) -> None:
-    adapter = tapr.adapt(Returning(model, form))
-    assert torch.equal(adapter(images), tapr.adapt(model)(images))
+    adapter = tapr.adapt(Returning(model, form), "pest")
+    assert torch.equal(adapter(images), tapr.adapt(model, "pest")(images))
 
 
 @pytest.mark.parametrize(
@@ -159,31 +159,31 @@ def test_other_outputs_are_refused(
     model: nn.Sequential, images: Tensor, form: Callable[[Tensor], Any], message: str
 ) -> None:
     with pytest.raises(tapr.TaprError, match=message):
-        tapr.adapt(Returning(model, form))(images)
+        tapr.adapt(Returning(model, form), "pest")(images)
 
 
 def test_a_model_that_lets_no_gradient_through_is_refused(
     model: nn.Sequential, images: Tensor
 ) -> None:
     with pytest.raises(tapr.TaprError, match="no_grad, or detach"):
-        tapr.adapt(Returning(model, lambda x: x.detach()))(images)
+        tapr.adapt(Returning(model, lambda x: x.detach()), "pest")(images)
 
 
 def test_a_frozen_model_is_refused_and_frozen_parameters_stay(model: Any, images: Tensor) -> None:
     model[0].requires_grad_(False)
-    adapter: Any = tapr.adapt(model, lr=0.1)
+    adapter: Any = tapr.adapt(model, "pest", lr=0.1)
     adapter(images)
     assert torch.equal(adapter.model[0].weight, model[0].weight)
     assert not torch.equal(adapter.model[7].weight, model[7].weight)
     model.requires_grad_(False)
     with pytest.raises(tapr.TaprError, match=r"all 8 of them are frozen \(requires_grad=False\)"):
-        tapr.adapt(model)
+        tapr.adapt(model, "pest")
 
 
 def test_tied_parameters_and_shared_layers_save_and_load(tmp_path: Any, images: Tensor) -> None:
     shared = nn.Conv2d(3, 3, 3, padding=1)
     model = nn.Sequential(shared, nn.ReLU(), shared, nn.Flatten(), nn.Linear(270, 4))
-    adapter = tapr.adapt(model, lr=0.01)
+    adapter = tapr.adapt(model, "pest", lr=0.01)
     adapter(images)
     adapter.save(tmp_path / "state")
     assert torch.equal(tapr.load(tmp_path / "state", model)(images), adapter(images))
@@ -191,19 +191,19 @@ def test_tied_parameters_and_shared_layers_save_and_load(tmp_path: Any, images: 
 
 def test_dropout_stays_off(model: nn.Sequential, images: Tensor) -> None:
     dropping = nn.Sequential(nn.Dropout(0.5), *model.children()).train()
-    assert torch.equal(tapr.adapt(dropping)(images), tapr.adapt(model)(images))
+    assert torch.equal(tapr.adapt(dropping, "pest")(images), tapr.adapt(model, "pest")(images))
 
 
 def test_a_model_that_cannot_be_copied_says_what_to_do(model: nn.Module) -> None:
     model.stream = (line for line in "abc")  # type: ignore[assignment]
     with pytest.raises(tapr.TaprError, match="inplace=True"):
-        tapr.adapt(model)
-    assert tapr.adapt(model, inplace=True).model is model
+        tapr.adapt(model, "pest")
+    assert tapr.adapt(model, "pest", inplace=True).model is model
 
 
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(tapr.TaprError, match=r"expected a torch\.nn\.Module, got function"):
-        tapr.adapt(lambda x: x)  # type: ignore[arg-type]
+        tapr.adapt(lambda x: x, "pest")  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
@@ -215,7 +215,7 @@ def test_a_traced_model_is_refused(model: nn.Module, images: Tensor, method: str
 
 
 def test_images_of_another_type_than_the_model(model: nn.Module, images: Tensor) -> None:
-    adapter = tapr.adapt(model.to(torch.bfloat16))
+    adapter = tapr.adapt(model.to(torch.bfloat16), "pest")
     with pytest.raises(tapr.TaprError, match=r"expected images of torch.bfloat16.*got torch.float"):
         adapter(images)
     assert adapter(images.bfloat16()).dtype == torch.bfloat16
@@ -223,7 +223,7 @@ def test_images_of_another_type_than_the_model(model: nn.Module, images: Tensor)
 
 def test_an_expanded_buffer_is_put_back_too(model: nn.Module, images: Tensor) -> None:
     model.register_buffer("ones", torch.ones(1).expand(4))
-    adapter = tapr.adapt(model)
+    adapter = tapr.adapt(model, "pest")
     first = adapter(images)
     adapter.reset()
     assert torch.equal(adapter(images), first)

@@ -26,7 +26,9 @@ def stream() -> list[Tensor]:
 
 
 def effective(**options: Any) -> dict[str, Any]:
-    return {"lr": 0.01, "steps": 2, **options} if options.get("method") != "tent" else options
+    if options.get("method") == "tent":
+        return options
+    return {"method": "pest", "lr": 0.01, "steps": 2, **options}
 
 
 @pytest.fixture
@@ -43,7 +45,10 @@ def test_compiled_forwards_follow_modes_and_hooks(
     """All in one process: none may get what was compiled for another."""
     for name in ("pest", "control", "untouched"):
         options = effective(**CASES[name])
-        plain, compiled = tapr.adapt(model, **options), tapr.adapt(model, compile=True, **options)
+        plain, compiled = (
+            tapr.adapt(model, **options),
+            tapr.adapt(model, compile=True, **options),
+        )
         first = [compiled(batch) for batch in stream]
         assert all(torch.equal(plain(b), own) for b, own in zip(stream, first, strict=True))
         assert "forward" not in vars(compiled.model)
@@ -76,7 +81,10 @@ def test_mixed_precision_is_close_and_its_loss_is_float32(
 ) -> None:
     monkeypatch.setattr(running, "half", lambda device: kind)
     options = effective(**CASES[name])
-    plain, mixed = tapr.adapt(model, **options), tapr.adapt(model, amp=True, **options)
+    plain, mixed = (
+        tapr.adapt(model, **options),
+        tapr.adapt(model, amp=True, **options),
+    )
     used: set[torch.dtype] = set()
     judged: set[torch.dtype] = set()
     inner: Any = mixed
@@ -97,8 +105,11 @@ def test_small_gradients_survive_in_float16(
     """The loss is scaled up for the backward, and the scale is gone when the step is taken."""
     monkeypatch.setattr(running, "half", lambda device: torch.float16)
     options: dict[str, Any] = {"steps": 1, "entropy_weight": 1e-4, "consistency_weight": 0.0}
-    options |= {"lr": 1e3, "weight_decay": 0.0, "momentum": 0.0}
-    plain, mixed = tapr.adapt(model, **options), tapr.adapt(model, amp=True, **options)
+    options |= {"method": "pest", "lr": 1e3, "weight_decay": 0.0, "momentum": 0.0}
+    plain, mixed = (
+        tapr.adapt(model, **options),
+        tapr.adapt(model, amp=True, **options),
+    )
     plain(stream[0]), mixed(stream[0])
     source = list(model.parameters())
     for start, a, b in zip(source, plain.model.parameters(), mixed.model.parameters(), strict=True):

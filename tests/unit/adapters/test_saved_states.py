@@ -14,7 +14,7 @@ from tapr.methods.source import Source
 
 @pytest.fixture
 def saved(model: nn.Sequential, images: Tensor, tmp_path: Path) -> Path:
-    adapter = tapr.adapt(model)
+    adapter = tapr.adapt(model, "pest")
     adapter(images)
     adapter.save(tmp_path / "state.safetensors")
     return tmp_path / "state.safetensors"
@@ -82,7 +82,7 @@ def test_an_adapter_made_by_hand_loads_by_hand(
 def test_a_folder_that_cannot_be_written(model: nn.Module, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(tapr.TaprError, match="cannot write"):
-        tapr.adapt(model).save(tmp_path / "file" / "state")
+        tapr.adapt(model, "pest").save(tmp_path / "file" / "state")
 
 
 def test_saving_over_a_state_keeps_the_old_one_on_failure(
@@ -95,6 +95,6 @@ def test_saving_over_a_state_keeps_the_old_one_on_failure(
 
     monkeypatch.setattr("tapr.models.state.save_file", fail)
     with pytest.raises(KeyboardInterrupt):
-        tapr.adapt(model).save(saved)
+        tapr.adapt(model, "pest").save(saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]

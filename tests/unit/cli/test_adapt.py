@@ -75,7 +75,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def adapt(source: str, *more: str, out: str = "out.csv", given: str | None = None) -> Result:
     command = ["adapt", source, "--model", "photo_model:build", "--size", "8", "-o", out]
-    command += ["--batch-size", "5", "--option", "steps=2", "--option", "lr=0.01"]
+    command += ["--batch-size", "5", "--method", "pest"]
+    command += ["--option", "steps=2", "--option", "lr=0.01"]
     return CliRunner().invoke(app, [*command, *more], input=given)
 
 
@@ -106,7 +107,7 @@ def test_every_image_gets_the_row_that_the_library_gives() -> None:
     found = rows()
     names = sorted(str(p.relative_to("photos")) for p in Path("photos").rglob("*.png"))
     assert [row["path"] for row in found] == names
-    adapter = tapr.adapt(model(), steps=2, lr=0.01, seed=3)
+    adapter = tapr.adapt(model(), "pest", steps=2, lr=0.01, seed=3)
     for start in range(0, IMAGES, 5):
         part = slice(start, start + 5)
         images = tensor(names[part])

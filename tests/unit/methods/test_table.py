@@ -12,7 +12,7 @@ from tapr.methods import find_model
 
 
 def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:
-    adapter: Any = tapr.adapt(model)
+    adapter: Any = tapr.adapt(model, "pest")
     assert adapter.recipe == {
         "method": "pest",
         "preset": "paper",
@@ -49,13 +49,15 @@ def test_the_default_is_pest_with_the_papers_values(model: nn.Module) -> None:
 
 def test_the_released_preset_uses_the_released_augmentations(model: nn.Module) -> None:
     for name, expected in (("augmix", AugMix.released()), ("randaugment", RandAugment.released())):
-        adapter: Any = tapr.adapt(model, preset="released", augmentation=name)
+        adapter: Any = tapr.adapt(model, "pest", preset="released", augmentation=name)
         assert repr(adapter.views.augmentation) == repr(expected)
 
 
 def test_options_of_the_augmentation(model: nn.Module) -> None:
     options = {"m": 3, "scale": "centred"}
-    adapter: Any = tapr.adapt(model, augmentation="randaugment", augmentation_options=options)
+    adapter: Any = tapr.adapt(
+        model, "pest", augmentation="randaugment", augmentation_options=options
+    )
     assert repr(adapter.views.augmentation) == repr(RandAugment(m=3, scale="centred"))
     assert adapter.recipe["augmentation_options"] == options
 
@@ -63,7 +65,7 @@ def test_options_of_the_augmentation(model: nn.Module) -> None:
 def test_a_loaded_default_is_not_shared(model: nn.Module) -> None:
     with pytest.raises(TypeError):
         tapr.presets("pest")["paper"] = {}  # type: ignore[index]
-    tapr.adapt(model, steps=1)
+    tapr.adapt(model, "pest", steps=1)
     assert tapr.presets("pest")["paper"]["steps"] == 5
 
 
@@ -114,7 +116,7 @@ def test_wrong_arguments_get_a_sentence(
     model: nn.Module, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(tapr.TaprError, match=message):
-        tapr.adapt(model, **arguments)
+        tapr.adapt(model, **{"method": "pest", **arguments})
 
 
 class Darker(Augmentation):
@@ -130,7 +132,7 @@ class Darker(Augmentation):
 def test_an_augmentation_of_your_own_works_and_is_asked_for_again(
     model: nn.Sequential, images: Tensor, tmp_path: Any
 ) -> None:
-    adapter = tapr.adapt(model, augmentation=Darker())
+    adapter = tapr.adapt(model, "pest", augmentation=Darker())
     adapter(images)
     adapter.save(tmp_path / "state")
     with pytest.raises(tapr.TaprError, match=r"pass it again: tapr.load\(path, model, augment"):
@@ -149,8 +151,8 @@ class Duck:
 def test_an_object_with_the_shape_of_an_augmentation_works(
     model: nn.Module, images: Tensor
 ) -> None:
-    expected = tapr.adapt(model, augmentation=Darker())(images)
-    assert torch.equal(tapr.adapt(model, augmentation=Duck())(images), expected)
+    expected = tapr.adapt(model, "pest", augmentation=Darker())(images)
+    assert torch.equal(tapr.adapt(model, "pest", augmentation=Duck())(images), expected)
 
 
 SOURCE_IMAGES = ("eata",)

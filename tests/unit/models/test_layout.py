@@ -46,16 +46,16 @@ def test_the_quicker_layout_is_taken_and_asked_for_once(
     model: nn.Module, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_clock(monkeypatch, [(3, 1)])
-    first = tapr.adapt(model, layout="probe")
+    first = tapr.adapt(model, "pest", layout="probe")
     first(images)
     assert first.layout == first.recipe["layout"] == "channels_last"
     assert last(first.model)
     assert not last(model)
     fake_clock(monkeypatch, [(1, 3)])
-    second = tapr.adapt(model, layout="probe")
+    second = tapr.adapt(model, "pest", layout="probe")
     second(images)
     assert second.layout == "channels_last"  # found already: same seed, same logits
-    larger = tapr.adapt(model, layout="probe")
+    larger = tapr.adapt(model, "pest", layout="probe")
     larger(images.repeat(1, 1, 2, 2))
     assert larger.layout == "contiguous"
 
@@ -120,7 +120,7 @@ def test_layouts_agree_to_rounding(method: str, images: Tensor) -> None:
 @pytest.mark.parametrize("name", ["contiguous", "channels_last"])
 def test_images_are_brought_into_the_layout(name: str, model: nn.Module, images: Tensor) -> None:
     """Layers follow their input: images of another layout would undo it."""
-    adapter = tapr.adapt(model, layout=name)
+    adapter = tapr.adapt(model, "pest", layout=name)
     seen: list[Tensor] = []
     first: nn.Module = next(iter(adapter.model.children()))
     first.register_forward_hook(lambda module, inputs, output: seen.append(output))
@@ -150,20 +150,20 @@ def test_a_saved_state_goes_on_in_its_layout(
 
 def test_kept_is_the_default_and_leaves_the_model_as_it_came(model: nn.Module) -> None:
     kernel(model).data = kernel(model).data.contiguous(memory_format=torch.channels_last)
-    adapter = tapr.adapt(model)
+    adapter = tapr.adapt(model, "pest")
     assert kernel(adapter.model).is_contiguous(memory_format=torch.channels_last)
     assert "layout" not in adapter.recipe
 
 
 def test_convolutions_in_three_dimensions_stay() -> None:
     layers = nn.Unflatten(1, (1, 3)), nn.Conv3d(1, 2, 3), nn.Flatten(), nn.Linear(32, 3)
-    adapter = tapr.adapt(nn.Sequential(*layers), layout="channels_last")
+    adapter = tapr.adapt(nn.Sequential(*layers), "pest", layout="channels_last")
     assert adapter(torch.rand(2, 3, 6, 6)).shape == (2, 3)
 
 
 def test_wrong_names_and_clocks_in_a_benchmark_are_refused(model: nn.Module) -> None:
     with pytest.raises(tapr.TaprError, match="unknown layout 'channel_last'; did you mean 'chan"):
-        tapr.adapt(model, layout="channel_last")
+        tapr.adapt(model, "pest", layout="channel_last")
     methods = {"fast": {"method": "pest", "layout": "probe"}}
     with pytest.raises(ValueError, match="chooses by measuring time"):
         Spec(name="a", data="digits", model="digits-small", methods=methods)

@@ -13,7 +13,7 @@ from tapr.cli import app
 
 
 def test_a_good_model(model: nn.Sequential, images: Tensor) -> None:
-    report = tapr.check(model, images.repeat(2, 1, 1, 1))
+    report = tapr.check(model, images.repeat(2, 1, 1, 1), "pest")
     assert report.ok
     text = str(report)
     for part in (
@@ -30,7 +30,7 @@ def test_a_good_model(model: nn.Sequential, images: Tensor) -> None:
 
 def test_the_model_is_left_alone(model: nn.Sequential, images: Tensor) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    tapr.check(model, images, lr=0.1)
+    tapr.check(model, images, "pest", lr=0.1)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
@@ -61,12 +61,12 @@ def test_notes(make_model: Callable[..., nn.Sequential], images: Tensor) -> None
     inner = make_model()
     model = nn.Sequential(nn.Dropout2d(), inner)
     inner[0].requires_grad_(False)
-    text = str(tapr.check(model, images))
+    text = str(tapr.check(model, images, "pest"))
     assert "1 dropout layers: they stay switched off" in text
     assert "2 parameter tensors are frozen" in text
     assert "batches of 8 are small" in text
     assert "no statistics to re-estimate" in str(
-        tapr.check(make_model(lambda c: nn.GroupNorm(2, c)))
+        tapr.check(make_model(lambda c: nn.GroupNorm(2, c)), method="pest")
     )
 
 
@@ -90,4 +90,4 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_batch_raises_no_suspicion(model: nn.Sequential) -> None:
-    assert tapr.check(model, torch.zeros(0, 3, 10, 9)).ok
+    assert tapr.check(model, torch.zeros(0, 3, 10, 9), "pest").ok

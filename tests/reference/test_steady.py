@@ -1,0 +1,295 @@
+"""Steady against its formulas in plain PyTorch, in float64, and what it owes on bad input."""
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import tapr
+from tapr import testing
+
+SHARES, PRIOR = (1.0, 0.3, 0.5), 16.0
+
+
+def pictures(*shape: int, seed: int = 3) -> Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def voters_of(images: Tensor) -> list[Tensor]:
+    height, width = images.shape[2:]
+    y, x = (math.ceil(side * 0.1 / 2) for side in (height, width))
+    wide = functional.pad(images, (x, x, y, y), "reflect")
+    small = functional.interpolate(wide, (height, width), mode="bilinear", antialias=True)
+    return [images, images.flip(3), small.clamp(0, 1)]
+
+
+def entropy(p: Tensor) -> Tensor:
+    return -(p * p.clamp(min=1e-300).log()).sum(-1)
+
+
+class WrittenOut:
+    """The method as docs/steady.md states it; every image of the stream is kept."""
+
+    def __init__(self, model: Any, window: float) -> None:
+        self.model, self.window = model, window
+        self.stored = model[1].running_mean.clone(), model[1].running_var.clone()
+        self.counted = 0.0
+        self.stream: list[tuple[Tensor, Tensor] | None] = [None, None, None]
+        self.means: Any = 0
+        self.entropies: Any = 0
+        self.recent: list[Tensor] = []
+
+    def __call__(self, images: Tensor) -> Tensor:
+        total = min(self.counted + len(images), max(self.window, len(images)))
+        part = len(images) / total
+        p = []
+        for voter, (view, share) in enumerate(zip(voters_of(images), SHARES, strict=True)):
+            hidden = self.model[0](view)
+            own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
+            self.stream[voter] = mixture(self.stream[voter] or own, own, part)
+            kept = max(share, PRIOR / (PRIOR + total))
+            plain = deepcopy(self.model)
+            mean, variance = mixture(self.stream[voter], self.stored, kept)
+            plain[1].running_mean.copy_(mean)
+            plain[1].running_var.copy_(variance)
+            p.append(plain(view).softmax(1))
+        self.counted = total
+        together = torch.stack(p)
+        self.means = (1 - part) * self.means + part * together.mean(1)
+        self.entropies = (1 - part) * self.entropies + part * entropy(together).mean(1)
+        information = entropy(self.means) - self.entropies
+        weights = (10 * information / math.log(together.shape[2])).softmax(0)
+        trust = self.trust(p[0])
+        weights = (1 - trust) * weights + trust * torch.eye(3, dtype=torch.float64)[0]
+        vote: Tensor = (weights[:, None, None] * together).sum(0)
+        return vote.log()
+
+    def trust(self, p: Tensor) -> Tensor:
+        self.recent = [*self.recent, *p][-64:]
+        seen = torch.stack(self.recent)
+        count, classes = seen.shape
+        pairs = seen @ seen.T
+        same = (pairs.sum() - pairs.trace()) / max(count * (count - 1), 1)
+        excess = (same - 1 / classes) / (1 - 1 / classes)
+        mean, variance = self.stream[0] or self.stored
+        known = self.stored[1] + self.model[1].eps
+        ratio = (variance + self.model[1].eps) / known
+        nats = 0.5 * (ratio - 1 - ratio.log() + (mean - self.stored[0]) ** 2 / known).mean()
+        return (2 * excess * count / (count + 16)).clamp(0, 1) * torch.exp(-((nats / 0.06) ** 2))
+
+
+def mixture(one: Any, other: Any, share: float) -> tuple[Tensor, Tensor]:
+    """The moments of a mixture, with `share` of the other: the law of total variance."""
+    mean = (1 - share) * one[0] + share * other[0]
+    within = (1 - share) * one[1] + share * other[1]
+    return mean, within + share * (1 - share) * (one[0] - other[0]) ** 2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("window", [500.0, 12.0])
+@pytest.mark.parametrize("known", [False, True])
+def test_steady_is_what_its_page_says(
+    make_model: Callable[..., nn.Sequential], window: float, known: bool
+) -> None:
+    model: Any = make_model().double()
+    batches = [pictures(count, 3, 9, 8, seed=count) for count in (6, 1, 7, 4, 9)]
+    if known:  # the stream is what the source knows: the model's own images are believed
+        hidden = model[0](torch.cat(batches))
+        model[1].running_mean.copy_(hidden.mean((0, 2, 3)))
+        model[1].running_var.copy_(hidden.var((0, 2, 3)))
+    else:
+        model[1].running_mean.fill_(0.3)
+    adapter: Any = tapr.adapt(model, window=window)
+    plain = WrittenOut(model, window)
+    for batch in batches:
+        torch.testing.assert_close(adapter(batch), plain(batch), rtol=0, atol=1e-9)
+    assert (plain.trust(torch.stack(plain.recent)) > 0.01) == known
+    for ours, source in zip(adapter.model.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, source)
+
+
+NORMS: dict[str, Any] = {
+    "batch": nn.BatchNorm2d,
+    "group": lambda channels: nn.GroupNorm(2, channels),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_check_holds(make_model: Callable[..., nn.Sequential], norm: str) -> None:
+    testing.check_method(partial(tapr.adapt, method="steady"), model=make_model(NORMS[norm]))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("count", [1, 2, 7, 200])
+def test_any_batch_size_will_do(
+    make_model: Callable[..., nn.Sequential], norm: str, count: int
+) -> None:
+    adapter = tapr.adapt(make_model(NORMS[norm]))
+    for seed in range(3):
+        logits = adapter(pictures(count, 3, 10, 9, seed=seed).float())
+        assert logits.shape == (count, 5)
+        assert logits.isfinite().all()
+        torch.testing.assert_close(logits.exp().sum(1), torch.ones(count))
+
+
+def test_without_batch_norm_it_is_the_weighted_vote(
+    make_model: Callable[..., nn.Sequential],
+) -> None:
+    model, images = make_model(None).double(), pictures(6, 3, 9, 8)
+    p = torch.stack([model(view).softmax(1) for view in voters_of(images)]).detach()
+    information = entropy(p.mean(1)) - entropy(p).mean(1)
+    weights = (10 * information / math.log(5)).softmax(0)
+    expected = (weights[:, None, None] * p).sum(0).log()
+    torch.testing.assert_close(tapr.adapt(model)(images), expected, rtol=0, atol=1e-10)
+
+
+class Deaf(nn.Module):
+    """Returns the same logits whatever the image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        silence: Tensor = 0 * self.norm(images).mean((2, 3))
+        return silence + torch.tensor([0.0, 2.0, -1.0])
+
+
+BAD: dict[str, Callable[[], Tensor]] = {
+    "identical": lambda: pictures(1, 3, 10, 9).float().expand(8, 3, 10, 9),
+    "one colour": lambda: torch.full((8, 3, 10, 9), 0.4),
+    "black": lambda: torch.zeros(8, 3, 10, 9),
+    "one image": lambda: pictures(1, 3, 10, 9).float(),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_images_give_finite_predictions(model: nn.Module, bad: str) -> None:
+    adapter = tapr.adapt(model)
+    for _ in range(3):
+        assert adapter(BAD[bad]()).isfinite().all()
+    after = adapter(pictures(8, 3, 10, 9).float())
+    assert after.isfinite().all()
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_logits_that_ignore_the_image_stay_what_they_are(bad: str) -> None:
+    adapter = tapr.adapt(Deaf().eval())
+    expected = torch.tensor([0.0, 2.0, -1.0]).log_softmax(0)
+    for images in (BAD[bad](), pictures(5, 3, 10, 9).float()):
+        torch.testing.assert_close(adapter(images), expected.expand(len(images), 3))
+
+
+def test_the_very_first_image_is_nearly_the_source_model_s_vote(model: nn.Module) -> None:
+    """It counts as one of 17: the statistics hardly move."""
+    image = pictures(1, 3, 10, 9).float()
+    views = torch.cat(voters_of(image))
+    with torch.no_grad():
+        vote = model(views).softmax(1).mean(0)
+    assert (tapr.adapt(model)(image).exp()[0] - vote).abs().max() < 0.1
+
+
+class Sided(nn.Module):
+    """Tells the left from the right: a mirror image is another class to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        seen = self.norm(images)[:, 0]
+        half = seen.shape[2] // 2
+        lean = 20 * (seen[:, :, :half].mean((1, 2)) - seen[:, :, half:].mean((1, 2)))
+        return torch.stack([lean, -lean], 1)
+
+
+def test_a_view_that_no_other_agrees_with_does_not_vote() -> None:
+    images = pictures(40, 3, 8, 8).float() * 0.5
+    images[::2, :, :, :4] += 0.5  # bright on the left: class 0
+    images[1::2, :, :, 4:] += 0.5
+    labels = torch.arange(40) % 2
+    adapter: Any = tapr.adapt(Sided().eval())
+    first = adapter(images)
+    assert adapter.votes.refused.tolist() == [False, True, False]
+    assert (first.argmax(1) == labels).all()
+    assert first.exp()[range(40), labels].min() > 0.9  # at once, not from the next batch on
+    views = adapter.votes.views(images).chunk(3)
+    assert torch.equal(views[1], images)
+    assert (adapter(images).argmax(1) == labels).all()
+    adapter.reset()
+    assert torch.equal(adapter.votes.views(images).chunk(3)[1], images.flip(3))
+    fair = tapr.adapt(Sided().eval(), "norm", votes="original,flip,zoom")
+    assert fair(images).exp()[range(40), labels].min() < 0.9  # with equal weights it counts
+
+
+class Overflowing(nn.Module):
+    """Infinite inside for bright images."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.norm, self.model = nn.BatchNorm2d(3), model
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.norm(images / (images < 0.99)).clamp(-9, 9))
+        return logits
+
+
+def test_what_is_not_finite_is_not_remembered(model: nn.Module) -> None:
+    adapter = tapr.adapt(Overflowing(model).eval())
+    good, bad = pictures(8, 3, 10, 9).float() * 0.9, torch.ones(8, 3, 10, 9)
+    expected = tapr.adapt(Overflowing(model).eval())(good)
+    answer = adapter.predict(bad)
+    assert answer.refused == 1
+    with torch.no_grad():
+        assert torch.equal(answer.logits, Overflowing(model).eval()(bad))
+    assert torch.equal(adapter(good), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": [0.1, 0.5]}, "expected a share for each of 3 voters, got 2"),
+        ({"weights": "informaton"}, "did you mean 'information'"),
+        ({"votes": "original,flop,zoom"}, "did you mean 'flip'"),
+        ({"window": 0}, "expected a window of 1 image or more"),
+    ],
+)
+def test_wrong_options_get_a_sentence(
+    model: nn.Module, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(tapr.TaprError, match=message):
+        tapr.adapt(model, **options)
+
+
+def stream_of(shift: float, count: int, seed: int) -> Tensor:
+    return (pictures(count, 3, 10, 9, seed=seed) * 0.3 + shift).float()
+
+
+@pytest.mark.parametrize("count", [8, 200])
+def test_a_stream_that_leaps_begins_anew(model: nn.Module, count: int) -> None:
+    """Dark images, then bright ones: soon the dark ones no longer count."""
+    adapter: Any = tapr.adapt(model)
+    for seed in range(400 // count):
+        adapter(stream_of(0.0, count, seed))
+        assert not adapter.norms.leapt
+    leaps = 0
+    for seed in range(400 // count):
+        adapter(stream_of(0.7, count, 100 + seed))
+        leaps += adapter.norms.leapt
+    assert leaps == 1
+    assert adapter.norms.images < 400
+    assert adapter.votes.images == adapter.norms.images
+
+
+def test_a_model_in_half_precision_gets_views_in_it(model: nn.Module) -> None:
+    adapter = tapr.adapt(model.to(torch.bfloat16))
+    logits = adapter(pictures(8, 3, 10, 9).to(torch.bfloat16))
+    assert logits.dtype == torch.bfloat16
+    assert logits.isfinite().all()
