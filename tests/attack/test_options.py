@@ -15,6 +15,7 @@ from tests.attack.kinds import METHODS
 from torch import nn
 
 import tapr
+from tapr.methods import augmentations
 from tapr.testing import small_model
 
 AREA = "options"
@@ -135,6 +136,18 @@ def test_a_hostile_value_is_never_a_raw_exception(
                 what = f"{method}, {option}={name}"
                 given = {option: value}
                 tally.attempt(AREA, what, lambda given=given: tried(method, tmp_path, **given))
+    assert tally.sentences > tally.results > 0
+
+
+@pytest.mark.parametrize("augmentation", ["augmix", "randaugment"])
+def test_a_hostile_value_of_an_augmentation_is_never_a_raw_exception(
+    augmentation: str, tmp_path: Path, tally: Any, caplog: Any
+) -> None:
+    for option in augmentations.options(augmentation):
+        for name, value in HOSTILE.items():
+            given = {"augmentation": augmentation, "augmentation_options": {option: value}}
+            what = f"{augmentation}, {option}={name}"
+            tally.attempt(AREA, what, lambda given=given: tried("pest", tmp_path, steps=1, **given))
     assert tally.sentences > tally.results > 0
 
 

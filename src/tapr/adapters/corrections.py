@@ -164,7 +164,7 @@ class Prototypes(Correction):
     def __init__(self, most: int | None = 20) -> None:
         super().__init__()
         whole = isinstance(most, int) and not isinstance(most, bool)
-        if most is not None and not (whole and (most >= 1 or most == -1)):
+        if most is not None and not (whole and (1 <= most < 2**63 or most == -1)):
             raise InputError(
                 f"expected 1 support of a class or more, or None for all, got {most!r}"
             )

@@ -245,6 +245,7 @@ class Loop(Adapter):
         with heads.features(self._layer) as seen:
             logits = self._run(kind, views)
         features = heads.only(seen, len(views))
+        features = features.to(views.dtype) if self.running.amp else features
         return _by_view(logits, count), _by_view(features, count)
 
     def _run(self, kind: Kind, images: Tensor) -> Tensor:

@@ -76,7 +76,8 @@ class Shelved(Memory, ABC):
     def __init__(self, capacity: int = 64, every: int = 64) -> None:
         super().__init__()
         for name, value in (("capacity", capacity), ("every", every)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not 1 <= value < 2**63:
                 raise InputError(f"expected {name} of 1 image or more, got {value!r}")
         self.capacity, self.every = capacity, every
         self.register_buffer("images", None)

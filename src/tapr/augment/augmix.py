@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.base import LONGEST, Augmentation, between, positive, whole
+from tapr.augment.base import LONGEST, Augmentation, between, flag, positive, whole
 from tapr.augment.grouped import IDENTITY, Draw, apply, caption
 from tapr.augment.levels import Values
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
@@ -87,7 +87,8 @@ class AugMix(Augmentation):
         self.width = whole("width", width, 1, LONGEST)
         self.depth = whole("depth", depth, 1, LONGEST)
         self.alpha = positive("alpha", alpha)
-        self.scale, self.ops, self.fixed, self.grey = scale, ops, fixed, grey
+        self.scale, self.ops = scale, ops
+        self.fixed, self.grey = flag("fixed", fixed), flag("grey", grey)
         self._scale = Scale(SCALES[scale])
         self._places = self._scale.places(LISTS[ops] if isinstance(ops, str) else ops)
 

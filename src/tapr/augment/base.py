@@ -3,6 +3,7 @@
 An augmentation draws its parameters first and then transforms the images purely.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -104,15 +105,26 @@ def whole(name: str, value: int, least: int, most: int) -> int:
     return value
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def between(name: str, value: float, least: float, most: float) -> float:
     """Check that an argument is a number between two bounds."""
-    if not least <= value <= most:
+    if not _is_number(value) or not least <= value <= most:
         raise InputError(f"expected {name} from {least:g} to {most:g}, got {value!r}")
     return float(value)
 
 
+def flag(name: str, value: bool) -> bool:
+    """Check that an argument is True or False."""
+    if not isinstance(value, bool):
+        raise InputError(f"expected {name} to be True or False, got {value!r}")
+    return value
+
+
 def positive(name: str, value: float) -> float:
     """Check that an argument is a finite number above zero."""
-    if not 0 < value < float("inf"):
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise InputError(f"expected {name} > 0, got {value!r}")
     return float(value)

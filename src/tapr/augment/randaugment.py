@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tapr.augment import levels
-from tapr.augment.base import LONGEST, Augmentation, whole
+from tapr.augment.base import LONGEST, Augmentation, flag, whole
 from tapr.augment.grouped import Draw, apply, caption
 from tapr.augment.scales import NO_LEVEL, PAPER, SHEAR, Range, Scale, along, enhancements
 from tapr.registry import Registry
@@ -78,7 +78,7 @@ class RandAugment(Augmentation):
         super().__init__()
         self.n = whole("n", n, 1, LONGEST)
         self.m = whole("m", m, 1, HIGHEST)
-        self.scale, self.ops, self.fixed = scale, ops, fixed
+        self.scale, self.ops, self.fixed = scale, ops, flag("fixed", fixed)
         self._scale = Scale(SCALES[scale])
         self._places = self._scale.places(LISTS[ops] if isinstance(ops, str) else ops)
 

@@ -64,6 +64,8 @@ class Scale:
 
     def places(self, names: Sequence[str]) -> Tensor:
         """The places in `NAMES` of ops that have a range here."""
+        if not isinstance(names, Sequence):
+            raise InputError(f"expected ops as a list of names, got {names!r}")
         if not names:
             raise InputError("expected at least one op, got none")
         return torch.tensor([NAMES.index(name) for name in names if self.ranges[name]])

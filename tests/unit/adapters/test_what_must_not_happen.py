@@ -267,3 +267,12 @@ def test_an_augmentation_does_not_change_the_number_of_images(images: Tensor) ->
     adapter = tapr.adapt(small_model(), "pest", augmentation=Halving())
     with pytest.raises(InputError, match=r"return images \[16, 3, 10, 9\], got \[8, 3, 10, 9\]"):
         adapter(images)
+
+
+@pytest.mark.parametrize("name", ["t3a", "lame", "tent", "rotta"])
+def test_mixed_precision_does_not_keep_features_from_being_compared(
+    name: str, images: Tensor
+) -> None:
+    logits = tapr.adapt(small_model(), name, amp=True)(images)
+    assert logits.dtype == images.dtype
+    assert logits.isfinite().all()
