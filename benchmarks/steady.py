@@ -76,7 +76,7 @@ def draw_shares(found: dict[str, Any]) -> None:
     figure.supxlabel("share of the source's statistics", fontsize=9)
     figure.supylabel("accuracy in %", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=8)
     save(figure, "steady-share.svg")
 
 
@@ -96,7 +96,7 @@ def draw_corruptions(path: Path) -> None:
     axes.set_xticks(range(len(domains)), names, rotation=40, ha="right", fontsize=8)
     axes.set_ylabel("accuracy in %")
     axes.set_ylim(15, 90)
-    axes.legend(ncols=4, fontsize=8, loc="lower right")
+    figure.legend(ncols=4, fontsize=8, loc="outside upper center")
     save(figure, "steady-corruptions.svg")
 
 

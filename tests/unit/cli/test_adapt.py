@@ -160,7 +160,7 @@ def test_killed_it_goes_on_to_the_same_rows(place: Path) -> None:
     good("photos", out="whole.csv")
     command = [sys.executable, "-m", "tapr.cli", "adapt", "photos", "-o", "out.csv"]
     command += ["--model", "photo_model:build", "--size", "8", "--batch-size", "5"]
-    command += ["--option", "steps=2", "--option", "lr=0.01"]
+    command += ["--method", "pest", "--option", "steps=2", "--option", "lr=0.01"]
     environment = {**os.environ, "KILL_AT": "11", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True)
     assert done.returncode == -signal.SIGKILL
