@@ -79,7 +79,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def command(*more: str, out: str = "out.csv", source: str = "photos") -> list[str]:
     words = ["adapt", source, "--model", "attacked_model:build", "--size", "8", "-o", out]
-    return [*words, "--batch-size", "4", "--option", "steps=1", "--option", "lr=0.01", *more]
+    return [
+        *words,
+        "--batch-size",
+        "4",
+        "--method",
+        "pest",
+        "--option",
+        "steps=1",
+        "--option",
+        "lr=0.01",
+        *more,
+    ]
 
 
 def adapt(*more: str, **where: str) -> Result:

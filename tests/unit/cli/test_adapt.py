@@ -253,7 +253,7 @@ def test_images_that_cannot_be_read_are_named_and_the_others_done() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--size", "9"], "the model fails on images of shape .*before anything was written"),
+        (["--size", "9"], "the model failed on images of shape .*before anything was written"),
         (["--size", "1x8x8"], "expected images with 3 channels.* got 1"),
         (["--model", "photo_model:sure"], "probabilities, not logits"),
         (["--labels", "two.txt"], "expected 3 class names, .* got 2"),
