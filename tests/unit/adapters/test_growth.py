@@ -16,7 +16,7 @@ def tensors() -> tuple[int, int]:
     """Tensors alive, and their bytes."""
     gc.collect()
     alive = [thing for thing in gc.get_objects() if type(thing) in (Tensor, nn.Parameter)]
-    return len(alive), sum(tensor.nbytes for tensor in alive)
+    return len(alive), sum(tensor.numel() * tensor.element_size() for tensor in alive)
 
 
 def resident() -> int:
