@@ -17,6 +17,8 @@ from torch.optim import Optimizer
 from tapr.errors import ModelError, StateError
 from tapr.models import state
 
+_HELD = (Optimizer, torch.Generator)
+
 
 class Moment(NamedTuple):
     """The values of all that moves at one time."""
@@ -40,21 +42,29 @@ class Held(NamedTuple):
 def live(root: nn.Module, frozen: Container[str]) -> dict[str, Tensor]:
     """All tensors that move, by name, themselves; of generators, which hide theirs, copies."""
     held = _held(root)
+    return _live(root, frozen, held, _memories(root, held))
+
+
+def _live(
+    root: nn.Module, frozen: Container[str], held: Held, memories: Mapping[str, Any]
+) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {n: p for n, p in root.named_parameters() if n not in frozen}
     found |= _filled(root)
-    found |= {name: v for name, v in _memories(root, held).items() if isinstance(v, Tensor)}
+    found |= {name: v for name, v in memories.items() if isinstance(v, Tensor)}
     return found | {place: g.get_state() for place, g in held.generators.items()}
 
 
 def capture(root: nn.Module, frozen: Container[str], storage: Moment | None = None) -> Moment:
     """A copy of all that moves, in the memory of an earlier one where that fits."""
     held = _held(root)
-    numbers = {name: v for name, v in _memories(root, held).items() if _is_number(v)}
+    memories = _memories(root, held)
+    numbers = {name: v for name, v in memories.items() if _is_number(v)}
     for place, optimiser in held.optimisers.items():
         for number, group in enumerate(optimiser.param_groups):
             numbers |= {f"{place}.{number}.{k}": v for k, v in group.items() if _is_number(v)}
     empty = frozenset(name for name, module, key in _buffers(root) if module._buffers[key] is None)
-    tensors = state.snapshot(live(root, frozen), storage.tensors if storage else None)
+    now = _live(root, frozen, held, memories)
+    tensors = state.snapshot(now, storage.tensors if storage else None)
     return Moment(tensors, numbers, empty)
 
 
@@ -141,11 +151,15 @@ def check(
 def _held(root: nn.Module) -> Held:
     held = Held({}, {})
     for prefix, module in root.named_modules():
+        if type(module).__module__.startswith("torch.nn.modules."):  # torch's own layers hold none
+            continue
         for name, value in vars(module).items():
-            if isinstance(value, Optimizer):
-                held.optimisers[f"{prefix}.{name}" if prefix else name] = value
-            elif isinstance(value, torch.Generator):
-                held.generators[f"{prefix}.{name}" if prefix else name] = value
+            if isinstance(value, _HELD):
+                place = f"{prefix}.{name}" if prefix else name
+                if isinstance(value, Optimizer):
+                    held.optimisers[place] = value
+                else:
+                    held.generators[place] = value
     return held
 
 
