@@ -43,6 +43,7 @@ class Recent(Memory):
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
         """Replace the oldest by the newest, then learn from all that are there."""
+        _check_size(self.images, images)
         known = images if self.images is None else torch.cat([self.images, images])
         self.images = known[-self.size :].clone()
         yield Lesson(self.images)
@@ -88,6 +89,7 @@ class Shelved(Memory, ABC):
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
         """Take the images in one by one; a lesson is all that is there at that moment."""
+        _check_size(self.images, images)
         p = logits.softmax(1)
         labels = p.argmax(1).tolist()
         entropies = -(p * (p + 1e-6).log()).sum(1)
@@ -235,3 +237,12 @@ class Latest(Shelved):
         for shelf in shelves:
             for item in shelf:
                 item.age += 1
+
+
+def _check_size(known: Tensor | None, images: Tensor) -> None:
+    """Refuse images that cannot stand beside those of the memory."""
+    if known is not None and known.shape[1:] != images.shape[1:]:
+        raise InputError(
+            f"expected images of {list(known.shape[1:])}, as those in the memory are, got"
+            f" {list(images.shape[1:])}; reset the adapter before images of another size"
+        )
