@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from tapr import files
@@ -39,7 +39,7 @@ def save(model: nn.Module, path: Path | str, architecture: str) -> None:
     """
     state = {key: _stored(value) for key, value in model.state_dict().items()}
     with files.atomic(path) as part:
-        save_file(state, part, {"format": FORMAT, "architecture": architecture})
+        part.write_bytes(to_bytes(state, {"format": FORMAT, "architecture": architecture}))
 
 
 def read(path: Path | str) -> Checkpoint:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from tapr.errors import InputError, StateError
@@ -90,9 +90,11 @@ def write(path: Path | str, tensors: Tensors, metadata: Mapping[str, object]) ->
     copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     with atomic(path) as part:
         try:
-            save_file(copies, part, {"format": FORMAT, "tapr": json.dumps(metadata)})
-        except (SafetensorError, ValueError, TypeError, KeyError) as error:  # a full disk is one
-            raise StateError(f"cannot write {path}: {error}") from error
+            # As bytes: `save_file` has a temporary file of its own, which a kill would leave.
+            part.write_bytes(save(copies, {"format": FORMAT, "tapr": json.dumps(metadata)}))
+        except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+            reason = getattr(error, "strerror", None) or error  # of a full disk, say
+            raise StateError(f"cannot write {path}: {reason}") from error
 
 
 def read(path: Path | str) -> tuple[dict[str, Tensor], dict[str, object]]:

@@ -93,7 +93,7 @@ def test_saving_over_a_state_keeps_the_old_one_on_failure(
     def fail(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tapr.models.state.save_file", fail)
+    monkeypatch.setattr("tapr.models.state.save", fail)
     with pytest.raises(KeyboardInterrupt):
         tapr.adapt(model, "pest").save(saved)
     assert saved.read_bytes() == before

@@ -282,6 +282,6 @@ def test_mixed_precision_does_not_keep_features_from_being_compared(
 def test_images_of_another_size_do_not_break_a_memory(method: str, images: Tensor) -> None:
     adapter, fresh = (tapr.adapt(small_model(), method) for _ in range(2))
     adapter(images), fresh(images)
-    with pytest.raises(InputError, match=r"expected images of \[3, 10, 9\], as those in the memory"):
+    with pytest.raises(InputError, match=r"expected images of \[3, 10, 9\], as those in"):
         adapter(images[:, :, :8])
     assert torch.equal(adapter(images), fresh(images))
