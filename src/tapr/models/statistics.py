@@ -53,12 +53,8 @@ FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
 FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
-
-
 RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
-LEAP = (
-    0.1  # nats between the last few images and the stream before them: no change of class is that
-)
+LEAP = 0.1  # nats between the last few images and the stream: more than a change of class
 
 
 class Shift(NamedTuple):
