@@ -15,7 +15,7 @@ from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
-from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
+from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Mixed, Recent, Shelved, Timely
 from tapr.adapters.needs import Needs
 from tapr.adapters.schedule import Schedule
 from tapr.adapters.sharpness import SAM
@@ -38,6 +38,7 @@ __all__ = [
     "Lesson",
     "Loop",
     "Memory",
+    "Mixed",
     "Needs",
     "NotFinite",
     "Passes",

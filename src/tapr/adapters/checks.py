@@ -147,7 +147,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "pseudo_labels": (0, math.inf),
     "diversity": (0, math.inf),
 }
-SHARES = ("confidence", "pull", "upright")  # numbers from 0 to 1
+SHARES = ("confidence", "one_class", "pull", "upright")  # numbers from 0 to 1
 ABOVE_0 = ("exponent", "temperature")
 OPTIONAL = ("margin", "fisher", "recovery", "noise")  # None: the method decides
 # Option -> smallest whole number it may be.
@@ -157,7 +157,7 @@ COUNTS: Mapping[str, int] = {
 }
 FLAGS = (
     *("episodic", "redraw", "compile", "amp", "inplace"),
-    *("forget", "weighting", "agreement", "detach", "full_batch"),
+    *("forget", "weighting", "agreement", "detach", "full_batch", "learn"),
 )
 MOST = 2**63  # of a whole number
 

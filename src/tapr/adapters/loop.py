@@ -155,10 +155,22 @@ class Loop(Adapter):
             teacher = self.consult(images) if self.correction is not None else None
             if teacher is not None and not self._asks_student:
                 return self._corrected(Outputs(teacher[None], images, teacher=teacher))
+            views = self.votes.views(images)
             with self.norms.predicting(voters):
-                logits, features = self._forward("predicting", self.votes.views(images), voters)
+                logits, features = self._forward("predicting", views, voters)
+                if self.norms.forgets():  # the stream has changed: once more, from these images on
+                    self._forget()
+                    logits, features = self._forward("predicting", views, voters)
             voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _forget(self) -> None:
+        """Weigh the voters anew, and return to the source's parameters: both were for others."""
+        self.votes.forget()
+        if self.schedule.steps:
+            for name, parameter in self.moving.items():
+                parameter.copy_(self.source.tensors[name].to(parameter))
+            self.optimizer.state.clear()
 
     def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
         """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
@@ -201,8 +213,6 @@ class Loop(Adapter):
             self.restart()
             self.guard.mark(self)
         self.norms.begin()
-        if self.norms.leapt:
-            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)
