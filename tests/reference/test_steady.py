@@ -84,7 +84,7 @@ class WrittenOut:
         uncertain = entropy(self.learning[2:](hidden).softmax(1))
         sure = uncertain < 0.4 * math.log(self.model[-1].out_features)
         optimizer.zero_grad()
-        uncertain[sure].mean().backward()
+        uncertain[sure].mean().backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return int(sure.sum())
 
