@@ -14,10 +14,10 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
-SOURCE = {
-    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2)),
-    "source_labels": torch.arange(12) % 5,
+SOURCE_IMAGES = {
+    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2))
 }
+SOURCE = {**SOURCE_IMAGES, "source_labels": torch.arange(12) % 5}
 LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
@@ -102,6 +102,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "roid-plain": {"weighting": False, "agreement": False, "prior_correction": "none"},
     "cmf": {},
     "cmf-released": {"preset": "released"},
+    "foa": {**SOURCE_IMAGES, "population": 6},
+    "foa-plain": {**SOURCE_IMAGES, "population": 7, "prompts": 1, "shift": False},
 }
 Make = Callable[..., Adapter]
 
@@ -109,6 +111,11 @@ Make = Callable[..., Adapter]
 @pytest.fixture(params=ADAPTERS, ids=str)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def model(name: str, model: nn.Module, transformer: nn.Module) -> nn.Module:
+    return transformer if name.startswith("foa") else model
 
 
 @pytest.fixture
@@ -154,6 +161,7 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "adacontrast": every,
         "lame": set(),
         "t3a": set(),
+        "foa": set(),
         "eta": {"1.weight", "1.bias"},
         "eata": {"1.weight", "1.bias"},
         "rdumb": {"1.weight", "1.bias"},

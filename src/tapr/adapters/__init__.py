@@ -11,6 +11,7 @@ from tapr.adapters.corrections import (
     Taught,
 )
 from tapr.adapters.cost import Cost, Passes
+from tapr.adapters.evolution import Evolution
 from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
@@ -30,6 +31,7 @@ __all__ = [
     "Correction",
     "Cost",
     "Ensemble",
+    "Evolution",
     "Filter",
     "Keeper",
     "Laplacian",
