@@ -75,6 +75,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         "columns": [(titles.long(d), titles.short(d, several)) for d in table.domains],
         "mean_title": table.mean_title,
         "has_paper": table.has_paper,
+        "has_published": table.has_published,
         "rows": [_row(table, row) for row in table.rows],
         "figures": [
             {
@@ -130,6 +131,8 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
         if row.mean
         else "0",
         "paper": f"{100 * row.paper:.1f}" if row.paper is not None else None,
+        "published": f"{100 * row.published:.1f}" if row.published is not None else None,
+        "source": row.source,
         "cost": spent and _cost(spent._asdict()),
     }
 
