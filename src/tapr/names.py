@@ -36,7 +36,7 @@ AUGMENTATIONS = (
     *("moco", "randaugment", "resized-crop"),
 )
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
-ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
+ORDERS = ("listed", "shuffled", "sorted", "dirichlet", "correlated", "shift")
 
 # Data set -> its title in reports.
 DATA: Mapping[str, str] = {

@@ -17,6 +17,7 @@ from tapr import records
 from tapr.errors import DataError
 from tapr.records import BatchRecord, RunRecord, Shift
 from tapr.reports import titles
+from tapr.reports.titles import CLEAN
 
 
 class Outcome(NamedTuple):
@@ -179,8 +180,17 @@ def batches(run: RunRecord) -> list[BatchRecord]:
 def whole(run: RunRecord) -> bool:
     """Did the run end, and is every line of it there?"""
     numbers = [batch.number for batch in batches(run)]
-    expected = int(run.setting.get("images", 0)) * len(run.shifts)
+    expected = sum(_expected(run, shift) for shift in run.shifts)
     return run.end is not None and numbers == [*range(len(numbers))] and run.images >= expected
+
+
+def _expected(run: RunRecord, domain: Shift) -> int:
+    """The images of a domain, each as often as it comes, in a stream that comes to it in turn."""
+    facts = run.setting
+    burst = int(facts.get("burst", 1))
+    if domain.name in CLEAN:
+        return burst * int(facts.get("clean", 0))
+    return burst * int(facts.get("rounds", 1)) * int(facts.get("images", 0))
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
@@ -251,7 +261,6 @@ def _outcomes(run: RunRecord) -> dict[Shift, Outcome]:
         parts.setdefault(batch.shift, []).append(batch)
     complete = whole(run)
     countable = run.setting.get("protocol", "each") in ("each", "continual")
-    expected = int(run.setting.get("images", 0))
     found = {}
     for domain, group in parts.items():
         labels = [label for batch in group for label in batch.labels or ()]
@@ -260,7 +269,7 @@ def _outcomes(run: RunRecord) -> dict[Shift, Outcome]:
             images=images,
             labels=np.array(labels, np.int64) if len(labels) == len(images) else None,
             predicted=np.array([p for batch in group for p in batch.predicted], np.int64),
-            finished=complete or (countable and 0 < expected <= len(images)),
+            finished=complete or (countable and 0 < _expected(run, domain) <= len(images)),
         )
     return found
 

@@ -66,11 +66,13 @@ class Table(NamedTuple):
 def table(setting: Setting) -> Table:
     """Accuracy of each system on each domain.
 
-    The mean is over the standard fifteen when all are there; else over all that are.
+    The mean is over the standard fifteen when all are there; else over all that are. Clean images
+    around a stream are not part of it.
     """
     domains = setting.domains
     standard = [domain for domain in domains if domain.corruption in STANDARD]
-    averaged = standard if len(standard) == len(STANDARD) else domains
+    inside = [domain for domain in domains if domain.name not in titles.CLEAN]
+    averaged = standard if len(standard) == len(STANDARD) else inside
     row = paper.published(setting)
     looks = titles.looks([system.named for system in setting.systems])
     return Table(
@@ -133,13 +135,23 @@ def _strata(
     """What the bootstrap draws from: pictures, or pictures domain by domain.
 
     Where every domain shows the same pictures they are drawn with all their corruptions at once,
-    since a picture that is hard in fog is hard in snow as well.
+    since a picture that is hard in fog is hard in snow as well; so is one that comes several times.
     """
-    order = [np.argsort(outcome.images, kind="stable") for outcome in outcomes]
-    images = [outcome.images[o] for outcome, o in zip(outcomes, order, strict=True)]
+    parts = [_pictures(outcome, v) for outcome, v in zip(outcomes, values, strict=True)]
+    images = [pictures for pictures, _ in parts]
     if all(np.array_equal(images[0], other) for other in images):
-        return [np.mean([v[o] for v, o in zip(values, order, strict=True)], axis=0)]
-    return values
+        return [np.mean([v for _, v in parts], axis=0)]
+    return [v for _, v in parts]
+
+
+def _pictures(
+    outcome: Outcome, values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each picture once, with its mean value; as they came where some come more often."""
+    pictures, places, counts = np.unique(outcome.images, return_inverse=True, return_counts=True)
+    if (counts != counts[0]).any():
+        return outcome.images, values
+    return pictures, np.bincount(places, values) / counts
 
 
 class Cost(NamedTuple):

@@ -14,6 +14,13 @@ PROTOCOLS = {
     "mixed": "all mixed in one stream",
     "gradual": "severities rise and fall without a reset",
 }
+_STREAM = {
+    "delta": "delta {}",
+    "shift_at": "labels shift at {}",
+    "burst": "each image {} times in a row",
+    "rounds": "{} rounds",
+    "clean": "between {} clean images",
+}
 _OPTIONS_OF_A_CONTROL = {"lr", "weight_decay", "momentum"}
 
 
@@ -33,6 +40,7 @@ def heading(setting: Setting) -> str:
         parts.append(f"{facts['protocol']} stream")
     if facts.get("order"):
         parts.append(f"order {facts['order']}")
+    parts += [text.format(facts[key]) for key, text in _STREAM.items() if key in facts]
     return ", ".join(parts)
 
 

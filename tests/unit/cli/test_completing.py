@@ -37,7 +37,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
         ("bench --methods source,ten", ["source,tent"]),
         ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
-        ("bench --order s", ["shuffled", "sorted"]),
+        ("bench --order s", ["shuffled", "sorted", "shift"]),
         ("doctor cifar100", ["cifar100-small"]),
         ("data get mn", ["mnist"]),
         ("show cifar10 --corruption sn", ["snow"]),
