@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapr import names
 from tapr.cli import app
+from tapr.cli.completing import among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,15 @@ if TYPE_CHECKING:
     from tapr.reports.tables import Table
 
 STDOUT = "-"
+Metric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="The number to show: " + ", ".join(f"`{name}`" for name in names.METRICS) + ".",
+        autocompletion=among(names.METRICS),
+    ),
+]
 
 
 @app.command()
@@ -31,27 +42,37 @@ def report(
     csv: str | None = typer.Option(None, metavar="FILE", help="Every number, a line each."),
     markdown: str | None = typer.Option(None, metavar="FILE", help="The main table."),
     latex: str | None = typer.Option(None, metavar="FILE", help="The main table, for booktabs."),
+    parquet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Every image of every run, as a Parquet file."),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write the figures as SVG and PNG.")
     ] = None,
+    metric: Metric = "accuracy",
     examples: bool = typer.Option(True, help="Show images that adaptation fixed or broke."),
 ) -> None:
     """Make a page of a benchmark's records: tables, figures, examples, and how to repeat it.
 
     Records of different settings are shown apart. `--csv`, `--markdown` and `--latex` write tables
-    ("-" prints them); with one of these or `--figures`, the page is made only if -o asks for it.
+    ("-" prints them); with one of these, `--parquet` or `--figures`, the page is made only if -o
+    asks for it. `--metric` is what the tables, the page and its figures are about.
 
     Example: `tapr report runs/demo -o report.html`
     """
     from tapr.reports import results as reading
+    from tapr.reports.metrics import METRICS
     from tapr.reports.tables import table
 
+    wanted = METRICS[metric]
+    if parquet:
+        _write_parquet(runs, parquet)
     results = reading.read(runs)
     for problem in results.problems:
         typer.echo(f"tapr: warning: {problem}", err=True)
-    tables = [table(setting) for setting in results.settings]
+    tables = [table(setting, wanted) for setting in results.settings]
     _write_tables(tables, csv, markdown, latex)
-    if figures or out or not (csv or markdown or latex):
+    if figures or out or not (csv or markdown or latex or parquet):
         chapters = _chapters(tables, examples)
         if figures:
             _write_figures(chapters, figures)
@@ -59,6 +80,13 @@ def report(
             out = out or Path("report.html")
             command = shlex.join(["tapr", "report", *map(str, runs), "-o", str(out)])
             _write(out, _page(chapters, results, command).encode())
+
+
+def _write_parquet(runs: list[Path], path: Path) -> None:
+    from tapr import records
+
+    records.load(runs).to_parquet(path)
+    typer.echo(f"{path}: {path.stat().st_size / 1024:,.0f} KiB", err=True)
 
 
 def _write_tables(

@@ -16,6 +16,7 @@ from tapr.reports import titles, words
 from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
 from tapr.reports.export import spec
+from tapr.reports.metrics import Metric
 from tapr.reports.results import Results, Setting
 from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
@@ -73,6 +74,8 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         "notes": words.notes(table),
         "families": _families(table),
         "columns": [(titles.long(d), titles.short(d, several)) for d in table.domains],
+        "metric": table.metric.heading,
+        "unit": "%" if table.metric.unit == "%" else "",
         "mean_title": table.mean_title,
         "has_paper": table.has_paper,
         "rows": [_row(table, row) for row in table.rows],
@@ -117,32 +120,43 @@ def _classes(table: Table) -> dict[str, Any] | None:
 
 def _row(table: Table, row: Row) -> dict[str, Any]:
     spent = cost(row.system)
-    cells = [_cell(cell, table.best(column)) for column, cell in enumerate(row.cells)]
+    metric = table.metric
+    cells = [_cell(cell, table.best(column), metric) for column, cell in enumerate(row.cells)]
+    whole = _most(table)
+    low, high = (row.mean.interval if row.mean.over else (0, 0)) if row.mean else (0, 0)
     return {
         "title": row.look.title,
         "colour": row.look.colour,
         "statistics": row.system.statistics,
         "cells": cells,
-        "mean": _cell(row.mean, table.best(None)),
-        "width": f"{100 * row.mean.value:.2f}" if row.mean else "0",
-        "low": f"{100 * row.mean.interval.low:.2f}" if row.mean else "0",
-        "span": f"{100 * (row.mean.interval.high - row.mean.interval.low):.2f}"
-        if row.mean
-        else "0",
+        "mean": _cell(row.mean, table.best(None), metric),
+        "width": f"{100 * row.mean.value / whole:.2f}" if row.mean else "0",
+        "low": f"{100 * low / whole:.2f}",
+        "span": f"{100 * (high - low) / whole:.2f}",
         "paper": f"{100 * row.paper:.1f}" if row.paper is not None else None,
         "cost": spent and _cost(spent._asdict()),
     }
 
 
-def _cell(cell: Estimate | None, best: float | None) -> dict[str, Any] | None:
+def _most(table: Table) -> float:
+    """What a bar of the whole width stands for."""
+    if table.metric.unit == "%":
+        return 1.0
+    found = [row.mean for row in table.rows if row.mean]
+    ends = [mean.interval.high if mean.over else mean.value for mean in found]
+    return max(ends, default=1.0) or 1.0
+
+
+def _cell(cell: Estimate | None, best: float | None, metric: Metric) -> dict[str, Any] | None:
     if cell is None:
         return None
-    low, high = (f"{100 * end:.1f}" for end in cell.interval)
+    low, high = map(metric.text, cell.interval)
     seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else "one seed"
+    interval = f"95 % interval over {cell.over} {low} to {high}; " if cell.over else ""
     return {
-        "text": f"{100 * cell.value:.1f}",
-        "interval": f"{low} – {high}",
-        "about": f"95 % interval over {cell.over} {low} to {high}; {cell.images:,} images, {seeds}"
+        "text": metric.text(cell.value),
+        "interval": f"{low} – {high}" if cell.over else "",
+        "about": f"{interval}{cell.images:,} images, {seeds}"
         + ("" if cell.finished else "; not finished"),
         "best": cell.value == best,
         "finished": cell.finished,

@@ -8,17 +8,18 @@ from numpy.typing import NDArray
 
 from tapr.names import STANDARD
 from tapr.records import Shift, class_accuracies, confusion
-from tapr.reports import paper, titles
+from tapr.reports import metrics, paper, titles
+from tapr.reports.metrics import ACCURACY, Metric
 from tapr.reports.results import Outcome, Setting, System
-from tapr.reports.statistics import Interval, bootstrap, over_seeds
+from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackknife, over_seeds
 
 
 class Estimate(NamedTuple):
-    """A share predicted right, and how sure it is."""
+    """A number, and how sure it is."""
 
     value: float
     interval: Interval
-    over: str  # "seeds" or "images": what the interval is over
+    over: str  # "seeds" or "images": what the interval is over; "" when there is none
     images: int  # of one seed
     seeds: int
     finished: bool
@@ -35,17 +36,20 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Accuracy, systems down and domains across."""
+    """A metric, systems down and domains across."""
 
     setting: Setting
     domains: list[Shift]
     averaged: list[Shift]  # the domains that the mean is over
     rows: list[Row]
+    metric: Metric = ACCURACY
 
     @property
     def mean_title(self) -> str:
         """The heading of the mean: it says over how many domains."""
-        return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "accuracy"
+        if len(self.domains) == 1:
+            return self.metric.name
+        return f"{'worst' if self.metric.worst else 'mean'} of {len(self.averaged)}"
 
     @property
     def baseline(self) -> Row | None:
@@ -58,13 +62,13 @@ class Table(NamedTuple):
         return any(row.paper is not None for row in self.rows)
 
     def best(self, column: int | None) -> float | None:
-        """The highest accuracy in a domain's column, or in the mean's (None)."""
+        """The best number in a domain's column, or in the mean's (None)."""
         found = [row.mean if column is None else row.cells[column] for row in self.rows]
-        return max((cell.value for cell in found if cell and cell.finished), default=None)
+        return self.metric.best([cell.value for cell in found if cell and cell.finished])
 
 
-def table(setting: Setting) -> Table:
-    """Accuracy of each system on each domain.
+def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
+    """A metric of each system on each domain.
 
     The mean is over the standard fifteen when all are there; else over all that are. Clean images
     around a stream are not part of it.
@@ -73,7 +77,9 @@ def table(setting: Setting) -> Table:
     standard = [domain for domain in domains if domain.corruption in STANDARD]
     inside = [domain for domain in domains if domain.name not in titles.CLEAN]
     averaged = standard if len(standard) == len(STANDARD) else inside
-    row = paper.published(setting)
+    if metric is not ACCURACY:
+        metrics.check(metric, [o for s in setting.systems for o in s.outcomes.values()])
+    row = paper.published(setting) if metric is ACCURACY else None
     looks = titles.looks([system.named for system in setting.systems])
     return Table(
         setting,
@@ -83,50 +89,69 @@ def table(setting: Setting) -> Table:
             Row(
                 system,
                 look,
-                [estimate(system, [domain]) for domain in domains],
-                _whole(estimate(system, averaged)),
+                [estimate(system, [domain], metric) for domain in domains],
+                _whole(estimate(system, averaged, metric)),
                 row.of(system) if row else None,
             )
             for system, look in zip(setting.systems, looks, strict=True)
         ],
+        metric,
     )
 
 
-def estimate(system: System, domains: Sequence[Shift]) -> Estimate | None:
-    """The mean over the domains, with a 95 % interval over seeds, or else over images.
+def estimate(
+    system: System, domains: Sequence[Shift], metric: Metric = ACCURACY
+) -> Estimate | None:
+    """A metric over the domains, with a 95 % interval over seeds, or else over images.
 
-    None when a domain is missing or has no labels.
+    None when a domain is missing, or what the metric needs.
     """
     seeds = [seed for seed in system.seeds if all((d, seed) in system.outcomes for d in domains)]
     parts = [[system.outcomes[domain, seed] for domain in domains] for seed in seeds]
-    values = [_correct(part) for part in parts]
-    means = [float(np.mean([v.mean() for v in value])) for value in values if value]
-    if not means or len(means) < len(values) or not domains:
+    found = [metric.over(part) for part in parts]
+    means = [value for value in found if value is not None]
+    if not means or len(means) < len(found):
         return None
     many = len(set(means)) > 1  # a method without chance has no interval over seeds
-    interval = over_seeds(means) if many else bootstrap(_strata(parts[0], values[0]))
+    interval = over_seeds(means) if many else over_images(metric, parts[0], means[0])
     return Estimate(
         value=float(np.mean(means)),
-        interval=Interval(max(0.0, interval.low), min(1.0, interval.high)),
-        over="seeds" if many else "images",
-        images=sum(map(len, values[0])),
+        interval=_possible(metric, interval),
+        over="seeds" if many else "" if interval is UNKNOWN else "images",
+        images=sum(len(outcome.images) for outcome in parts[0]),
         seeds=len(means),
         finished=all(outcome.finished for part in parts for outcome in part),
     )
 
 
+def over_images(metric: Metric, outcomes: Sequence[Outcome], value: float) -> Interval:
+    """How much other images would change a number: a bootstrap of shares, else a jackknife.
+
+    The same pictures are left out of every domain at once.
+    """
+    if metric.shares is not None:
+        shares = [metric.shares(outcome) for outcome in outcomes]
+        return bootstrap(_strata(outcomes, [each for each in shares if each is not None]))
+    if not metric.resampled:
+        return UNKNOWN
+    without = [
+        metric.over([outcome.take(outcome.images % GROUPS != group) for outcome in outcomes])
+        for group in range(GROUPS)
+    ]
+    known = [each for each in without if each is not None]
+    return jackknife(value, known) if len(known) == GROUPS else UNKNOWN
+
+
+def _possible(metric: Metric, interval: Interval) -> Interval:
+    """An interval within what the metric can be."""
+    if interval is UNKNOWN:
+        return interval
+    most = 1.0 if metric.unit == "%" else float("inf")
+    return Interval(max(0.0, interval.low), min(most, interval.high))
+
+
 def _whole(mean: Estimate | None) -> Estimate | None:
     return mean if mean and mean.finished else None
-
-
-def _correct(outcomes: Sequence[Outcome]) -> list[NDArray[np.float64]]:
-    """0s and 1s for each domain; nothing when one has no labels or images."""
-    found = [outcome.correct for outcome in outcomes]
-    return [c for c in found if c is not None and len(c)] if _all_there(found) else []
-
-
-def _all_there(found: Sequence[NDArray[np.float64] | None]) -> bool:
-    return all(values is not None and len(values) for values in found)
 
 
 def _strata(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from tapr import names
 from tapr.records import RunRecord
 from tapr.reports import paper, titles
+from tapr.reports.metrics import ACCURACY
 from tapr.reports.results import Setting, whole
 from tapr.reports.tables import Row, Table
 
@@ -57,6 +58,8 @@ def about(setting: Setting) -> str:
 
 def headline(table: Table) -> list[str]:
     """What the table shows, in plain words: the best, the unadapted, the part of the gradient."""
+    if table.metric is not ACCURACY:
+        return [_other_headline(table)]
     ranked = sorted((row for row in table.rows if row.mean), key=lambda row: -_mean(row))
     adapted = [row for row in ranked if row.system.adapts]
     source = next((row for row in ranked if not row.system.adapts), None)
@@ -69,6 +72,20 @@ def headline(table: Table) -> list[str]:
     first = f"{_says(best)}, {source.look.spoken} {_percent(_mean(source))}"
     first += f": {abs(change):.1f} points {'more' if change >= 0 else 'fewer'}."
     return [first, *_beaten(best, adapted[1:]), *_gradient_part(adapted)]
+
+
+def _other_headline(table: Table) -> str:
+    """The best of another metric than accuracy, and the unadapted model."""
+    metric, best = table.metric, table.best(None)
+    if best is None:
+        return "Nothing here is finished yet."
+    leaders = [row.look.spoken for row in table.rows if row.mean and row.mean.value == best]
+    unit = {"%": "\u00a0%", "": ""}.get(metric.unit, f"\u00a0{metric.unit}")
+    text = f"{_first(titles.listed(leaders))}: {metric.title} {metric.text(best)}{unit}"
+    source = table.baseline
+    if source and source.mean and source.look.spoken not in leaders:
+        text += f", {source.look.spoken} {metric.text(source.mean.value)}{unit}"
+    return text + f". {'Less' if metric.lower else 'More'} is better."
 
 
 def _mean(row: Row) -> float:
@@ -181,8 +198,9 @@ def _intervals(table: Table) -> list[str]:
         )
     if "images" in kinds:
         which = "Where seeds change nothing, intervals" if "seeds" in kinds else "Intervals"
+        how = "bootstrap" if table.metric.shares else "jackknife"
         found.append(
-            f"{which} are a 95 % bootstrap over the images: how much other images would change the"
+            f"{which} are a 95 % {how} over the images: how much other images would change the"
             " number."
         )
     return found
