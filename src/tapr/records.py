@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = "tapr-run-2"
+__all__ = ["BatchRecord", "Records", "RunRecord", "Shift", "load", "read"]
 Rows = Literal["images", "batches", "runs"]
 TOP = 5  # classes of each image that a record keeps
 Index = Annotated[int, Field(ge=0, lt=2**63)]  # the number of an image, or of a class
