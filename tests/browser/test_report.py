@@ -1,7 +1,8 @@
 """The report in a real browser: nothing fetched, nothing complained about, nothing missing."""
 
+import csv
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tapr.cli import app
+from tapr.records import RunRecord
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,6 +26,9 @@ SCREENS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((1280, "light"), (3
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+
+
+METHODS = ("source", "norm", "tent", "pest-augmix")
 
 
 @pytest.fixture
@@ -67,3 +72,66 @@ def test_the_page_opens_everywhere(
         assert page.locator(".headline").inner_text().startswith("PEST with AugMix predicts")
         assert page.evaluate("document.documentElement.scrollWidth") == width  # no sideways scroll
         page.close()
+
+
+@pytest.fixture
+def page_file(
+    make_run: Callable[..., RunRecord], save_run: Callable[[RunRecord, Path], Path], tmp_path: Path
+) -> Path:
+    for protocol in ("each", "continual", "mixed"):
+        for method in METHODS:
+            save_run(make_run(method, images=400, protocol=protocol), tmp_path / "runs" / protocol)
+    path = tmp_path / "board.html"
+    command = ["report", str(tmp_path / "runs"), "--no-examples", "-o", str(path)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    return path
+
+
+def _column(page: "Page", number: int) -> list[str]:
+    return page.locator(f"#x-table tbody tr > :nth-child({number})").all_inner_texts()
+
+
+def test_a_leaderboard_sorts_filters_compares_and_fetches_nothing(
+    browser: "Browser", page_file: Path
+) -> None:
+    for width, scheme in SCREENS:
+        page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        trouble, requests = _watch(page)
+        page.goto(page_file.as_uri(), timeout=120_000)
+        assert _column(page, 1) == ["PEST AugMix", "Tent", "norm", "unadapted"]
+        page.locator("#x-table thead button").nth(2).focus()
+        page.keyboard.press("Enter")
+        falling = [float(text) for text in _column(page, 3)]
+        assert falling == sorted(falling, reverse=True)
+        page.keyboard.press("Enter")
+        assert [float(text) for text in _column(page, 3)] == sorted(falling)
+        page.fill("#x-filter", "tent")
+        assert _column(page, 1) == ["Tent"]
+        page.fill("#x-filter", "")
+        page.locator("details summary").first.click()
+        page.locator("#x-methods input").first.uncheck()
+        assert len(_column(page, 1)) == 3
+        page.select_option("#x-a", "source")
+        page.select_option("#x-b", "tent")
+        assert "Tent against unadapted" in page.locator("#x-difference").inner_text()
+        page.select_option("#x-metric", label="Error, %")
+        page.select_option("#x-view", "1")
+        assert page.locator("#x-along path.curve").count() == 3
+        page.locator("#x-table td").first.click()
+        assert "95 % interval" in page.locator("#x-said").inner_text()
+        with page.expect_download() as download:
+            page.click("#x-csv")
+        rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+        assert {row["metric"] for row in rows} == {"error"}
+        assert trouble == []
+        assert {url.split(":")[0] for url in requests} <= {"file", "data", "blob"}
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.close()
+
+
+def test_without_javascript_the_tables_remain(browser: "Browser", page_file: Path) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(page_file.as_uri(), timeout=120_000)
+    assert page.locator("table.ranks tbody tr").count() == len(METHODS)
+    assert not page.locator("#explore").is_visible()
+    page.close()

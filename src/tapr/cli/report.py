@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tapr.reports.html import Chapter
+    from tapr.reports.leaderboard import Leaderboard
     from tapr.reports.results import Results
     from tapr.reports.tables import Table
 
 STDOUT = "-"
+FEW = 4  # settings whose figures and examples fit on one page
 Metric = Annotated[
     str,
     typer.Option(
@@ -61,6 +63,7 @@ def report(
     Example: `tapr report runs/demo -o report.html`
     """
     from tapr.reports import results as reading
+    from tapr.reports.leaderboard import leaderboard
     from tapr.reports.metrics import METRICS
     from tapr.reports.tables import table
 
@@ -73,13 +76,15 @@ def report(
     tables = [table(setting, wanted) for setting in results.settings]
     _write_tables(tables, csv, markdown, latex)
     if figures or out or not (csv or markdown or latex or parquet):
-        chapters = _chapters(tables, examples)
+        board = leaderboard(tables)
+        few = board is None or len(tables) <= FEW
         if figures:
-            _write_figures(chapters, figures)
+            _write_figures(_chapters(tables, examples, True), board, figures)
         if out or not figures:
             out = out or Path("report.html")
+            chapters = _chapters(tables, examples, few)
             command = shlex.join(["tapr", "report", *map(str, runs), "-o", str(out)])
-            _write(out, _page(chapters, results, command).encode())
+            _write(out, _page(chapters, results, command, board).encode())
 
 
 def _write_parquet(runs: list[Path], path: Path) -> None:
@@ -102,31 +107,42 @@ def _write_tables(
             _write(Path(where), make(tables).encode())
 
 
-def _chapters(tables: Sequence[Table], examples: bool) -> list[Chapter]:
+def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapter]:
+    """With many settings the page has its own controls, and no figures of each."""
     from tapr.cli.report_examples import gallery
     from tapr.reports.html import Chapter, Gallery
     from tapr.reports.plots import drawings
 
     return [
-        Chapter(table, drawings(table), gallery(table) if examples else Gallery())
+        Chapter(
+            table,
+            drawings(table) if few else [],
+            gallery(table) if examples and few else Gallery(),
+        )
         for table in tables
     ]
 
 
-def _page(chapters: Sequence[Chapter], results: Results, command: str) -> str:
+def _page(
+    chapters: Sequence[Chapter], results: Results, command: str, board: Leaderboard | None
+) -> str:
     from importlib.metadata import version
 
     from tapr.reports.html import page
 
-    return page(chapters, results, command, version("tapr"))
+    return page(chapters, results, command, version("tapr"), board)
 
 
-def _write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
+def _write_figures(chapters: Sequence[Chapter], board: Leaderboard | None, folder: Path) -> None:
     import io
 
     from tapr.cli.report_examples import contact_sheet
     from tapr.reports.drawing import png, svg
+    from tapr.reports.plots import costs
 
+    if board and (drawing := costs(board)):
+        _write(folder / f"{drawing.name}.svg", svg(drawing.figure).encode())
+        _write(folder / f"{drawing.name}.png", png(drawing.figure))
     for number, chapter in enumerate(chapters, 1):
         prefix = f"{number}-" if len(chapters) > 1 else ""
         for drawing in chapter.drawings:

@@ -12,12 +12,15 @@ from PIL import Image
 
 from tapr.names import STANDARD
 from tapr.records import RunRecord, Shift
-from tapr.reports import titles, words
+from tapr.reports import explore, titles, words
 from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
 from tapr.reports.export import spec
+from tapr.reports.leaderboard import Leaderboard
 from tapr.reports.metrics import Metric
+from tapr.reports.plots import costs
 from tapr.reports.results import Results, Setting
+from tapr.reports.statistics import Interval
 from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
 _LARGEST = 160  # pixels of an example's longer side
@@ -41,8 +44,14 @@ class Chapter(NamedTuple):
     gallery: Gallery
 
 
-def page(chapters: Sequence[Chapter], results: Results, command: str, version: str) -> str:
-    """The whole page."""
+def page(
+    chapters: Sequence[Chapter],
+    results: Results,
+    command: str,
+    version: str,
+    board: Leaderboard | None = None,
+) -> str:
+    """The whole page; with a leaderboard also what compares the settings, and its controls."""
     jinja = need("jinja2")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_template("report.html"))
@@ -50,12 +59,68 @@ def page(chapters: Sequence[Chapter], results: Results, command: str, version: s
     text: str = template.render(
         style=_template("report.css"),
         chapters=shown,
+        board=_board(board) if board else None,
         problems=results.problems,
         command=command,
         environments=_environments(results.settings),
         version=version,
     )
     return text
+
+
+def _board(board: Leaderboard) -> dict[str, Any]:
+    """The ranks as a table, the frontier, and the numbers and code of the controls."""
+    metric = board.metric
+    best = [
+        metric.best([place.estimate.value for line in board.lines if (place := line.places[n])])
+        for n in range(len(board.tables))
+    ]
+    drawing = costs(board)
+    return {
+        "metric": metric.heading,
+        "heads": [
+            {
+                "key": f"s{number}",
+                "model": str(table.setting.facts.get("model")),
+                "stream": words.stream(table.setting),
+            }
+            for number, table in enumerate(board.tables, 1)
+        ],
+        "rows": [
+            {
+                "title": line.look.title,
+                "colour": line.look.colour,
+                "rank": "–" if line.rank is None else f"{line.rank:.1f}",
+                "interval": _rank_interval(line.interval),
+                "cells": [
+                    None
+                    if place is None
+                    else {
+                        "text": metric.text(place.estimate.value),
+                        "rank": f"{place.rank:g}",
+                        "interval": _rank_interval(place.interval),
+                        "best": place.estimate.value == best[number],
+                    }
+                    for number, place in enumerate(line.places)
+                ],
+            }
+            for line in board.lines
+        ],
+        "figure": None
+        if drawing is None
+        else {
+            "title": drawing.title,
+            "caption": drawing.caption,
+            "svg": inline(drawing, "board-frontier"),
+        },
+        "data": explore.data(board),
+        "style": _template("explore.css"),
+        "script": _template("explore.js"),
+    }
+
+
+def _rank_interval(interval: Interval) -> str:
+    return f"{interval.low:.3g} – {interval.high:.3g}" if np.isfinite(interval.low) else ""
 
 
 def _template(name: str) -> str:

@@ -64,7 +64,7 @@ class Metric:
     @property
     def heading(self) -> str:
         """The title at the beginning of a table, with the unit."""
-        unit = {"": "", "passes": " per image", "ms": ", ms per image"}.get(
+        unit = {"": "", "images": "", "passes": " per image", "ms": ", ms per image"}.get(
             self.unit, f", {self.unit}"
         )
         return self.title[:1].upper() + self.title[1:] + unit

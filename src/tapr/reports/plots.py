@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tapr.records import BatchRecord, Shift
 from tapr.reports import titles
 from tapr.reports.drawing import FAINT, INK, Drawing, as_written, need, style
+from tapr.reports.leaderboard import Leaderboard, frontier, spent
 from tapr.reports.metrics import ACCURACY
 from tapr.reports.results import Setting, System, batches
 from tapr.reports.tables import Row, Table, cost
@@ -173,6 +174,55 @@ def trade(table: Table) -> Drawing | None:
         f"{_first(table.metric.title)} against cost",
         f"{'Down' if table.metric.lower else 'Up'} and to the left is better. Time of"
         " adapting and predicting on the machine of the runs.",
+        figure,
+    )
+
+
+def costs(board: Leaderboard) -> Drawing | None:
+    """The metric against time over all settings of a model, a panel each, with the frontier."""
+    found = spent(board)
+    if not found:
+        return None
+    metric = board.metric
+    scale = 100.0 if metric.unit == "%" else 1.0
+    with style():
+        figure, panels = _figure(max(6.5, 5.2 * len(found)), 4.4, len(found))
+        ticker = need("matplotlib.ticker")
+        for axes, (model, points) in zip(panels, found.items(), strict=True):
+            edge = frontier(points, metric)
+            axes.step(
+                [point.milliseconds for point in edge],
+                [scale * point.value for point in edge],
+                where="post",
+                color=FAINT,
+                linewidth=1.2,
+                zorder=1,
+            )
+            for point in points:
+                place = point.milliseconds, scale * point.value
+                on = point in edge
+                axes.plot(*place, "o", color=point.line.look.colour, markersize=6 if on else 4)
+                axes.annotate(
+                    as_written(point.line.look.title),
+                    place,
+                    xytext=(4, 3),
+                    textcoords="offset points",
+                    fontsize=8 if on else 7,
+                    fontweight="bold" if on else "normal",
+                )
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+            axes.set(title=as_written(model), xlabel="milliseconds per image")
+            axes.margins(0.16)
+            axes.grid()
+        heading = metric.heading
+        panels[0].set_ylabel(f"mean {heading[:1].lower()}{heading[1:]}, over the streams")
+    return Drawing(
+        "frontier",
+        f"{_first(metric.title)} against cost",
+        "The line and bold names are the frontier: no other method is both better and quicker."
+        " Time of adapting and predicting on the machine of the runs.",
         figure,
     )
 

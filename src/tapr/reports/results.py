@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr import records
+from tapr import names, records
 from tapr.records import BatchRecord, RunRecord, Shift
 from tapr.reports import titles
 from tapr.reports.titles import CLEAN
@@ -168,7 +168,16 @@ def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
     for run in runs:
         groups.setdefault(_key(run.setting), []).append(run)
     settings = [Setting(group[0].setting, _systems(group, problems)) for group in groups.values()]
-    return sorted(settings, key=lambda s: (str(s.facts.get("data")), s.severity or 0))
+    return sorted(settings, key=_place)
+
+
+def _place(setting: Setting) -> tuple[Any, ...]:
+    """Sorts settings: by data and model, streams in the order in which the tables name them."""
+    facts = setting.facts
+    named = ((names.PROTOCOLS, facts.get("protocol")), (names.ORDERS, facts.get("order")))
+    stream = [table.index(name) if name in table else -1 for table, name in named]
+    rounds = [float(facts.get(key, 0)) for key in ("rounds", "burst", "clean")]
+    return (str(facts.get("data")), setting.severity or 0, str(facts.get("model")), rounds, stream)
 
 
 def batches(run: RunRecord) -> list[BatchRecord]:

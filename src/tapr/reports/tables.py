@@ -100,11 +100,11 @@ def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
 
 
 def estimate(
-    system: System, domains: Sequence[Shift], metric: Metric = ACCURACY
+    system: System, domains: Sequence[Shift], metric: Metric = ACCURACY, sure: bool = True
 ) -> Estimate | None:
     """A metric over the domains, with a 95 % interval over seeds, or else over images.
 
-    None when a domain is missing, or what the metric needs.
+    None when a domain is missing, or what the metric needs. Unless `sure`, no interval is computed.
     """
     seeds = [seed for seed in system.seeds if all((d, seed) in system.outcomes for d in domains)]
     parts = [[system.outcomes[domain, seed] for domain in domains] for seed in seeds]
@@ -113,11 +113,13 @@ def estimate(
     if not means or len(means) < len(found):
         return None
     many = len(set(means)) > 1  # a method without chance has no interval over seeds
-    interval = over_seeds(means) if many else over_images(metric, parts[0], means[0])
+    interval = UNKNOWN
+    if sure:
+        interval = over_seeds(means) if many else over_images(metric, parts[0], means[0])
     return Estimate(
         value=float(np.mean(means)),
         interval=_possible(metric, interval),
-        over="seeds" if many else "" if interval is UNKNOWN else "images",
+        over="" if interval is UNKNOWN else "seeds" if many else "images",
         images=sum(len(outcome.images) for outcome in parts[0]),
         seeds=len(means),
         finished=all(outcome.finished for part in parts for outcome in part),
@@ -167,6 +169,24 @@ def _strata(
     if all(np.array_equal(images[0], other) for other in images):
         return [np.mean([v for _, v in parts], axis=0)]
     return [v for _, v in parts]
+
+
+def pictures(
+    system: System, domains: Sequence[Shift], metric: Metric
+) -> NDArray[np.float64] | None:
+    """The mean share of each picture over domains and seeds; None where they are not the same."""
+    found = []
+    for seed in system.seeds:
+        outcomes = [system.outcomes.get((domain, seed)) for domain in domains]
+        known = [outcome for outcome in outcomes if outcome is not None]
+        shares = [metric.shares(outcome) for outcome in known] if metric.shares else []
+        values = [share for share in shares if share is not None]
+        if len(values) < len(domains):
+            return None
+        found.append(_strata(known, values))
+    if any(len(strata) > 1 for strata in found) or len({len(s[0]) for s in found}) != 1:
+        return None
+    return np.asarray(np.mean([strata[0] for strata in found], axis=0), np.float64)
 
 
 def _pictures(

@@ -15,6 +15,7 @@ PROTOCOLS = {
     "mixed": "all mixed in one stream",
     "gradual": "severities rise and fall without a reset",
 }
+_SHORT = {"each": "reset each"}
 _STREAM = {
     "delta": "delta {}",
     "shift_at": "labels shift at {}",
@@ -41,6 +42,15 @@ def heading(setting: Setting) -> str:
         parts.append(f"{facts['protocol']} stream")
     if facts.get("order"):
         parts.append(f"order {facts['order']}")
+    parts += [text.format(facts[key]) for key, text in _STREAM.items() if key in facts]
+    return ", ".join(parts)
+
+
+def stream(setting: Setting) -> str:
+    """How a setting's images follow each other, in a few words."""
+    facts = setting.facts
+    parts = [_SHORT.get(str(facts.get("protocol") or "each"), str(facts.get("protocol")))]
+    parts += [str(facts["order"])] if facts.get("order") else []
     parts += [text.format(facts[key]) for key, text in _STREAM.items() if key in facts]
     return ", ".join(parts)
 

@@ -91,6 +91,9 @@ def traits(adapter: Adapter) -> Traits:
     )
 
 
+_KNOWN: dict[str, Traits] = {}  # model and method's table -> what it is
+
+
 class Bench:
     """A spec with its data and model at hand; `cells` in the order in which they run."""
 
@@ -100,10 +103,7 @@ class Bench:
         self.protocol = protocols.made(spec.protocol, rounds=spec.rounds, clean=_clean(spec))
         self.model = methods.find_model(spec.model, spec.architecture)
         self.model.eval().to(usable(spec.device))
-        self.traits = {
-            label: traits(methods.adapt(self.model, **table))
-            for label, table in spec.methods.items()
-        }
+        self.traits = {label: self._traits(table) for label, table in spec.methods.items()}
         domains = _domains(spec)
         _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
@@ -150,6 +150,14 @@ class Bench:
         )
         batches = evaluate(adapter, stream, done, self.spec.device, observe)
         yield from journal.write(cell.identity, adapter, batches)
+
+    def _traits(self, table: Mapping[str, Any]) -> Traits:
+        """What a sweep's many specs have in common is found out once: some methods begin slowly."""
+        named = [self.spec.model, self.spec.architecture, self._model_hash, table]
+        key = json.dumps(named, sort_keys=True, default=repr)
+        if key not in _KNOWN:
+            _KNOWN[key] = traits(methods.adapt(self.model, **table))
+        return _KNOWN[key]
 
     def _images(self, stream: tuple[Domain, ...]) -> int:
         segments = self.protocol(stream)

@@ -287,8 +287,11 @@ def replaced(
     return made
 
 
-def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
-    """What a ready-made spec, or a TOML file by its path, says; not yet checked."""
+def values(name: str, ready: Registry[str] = READY, size: str | None = None) -> dict[str, Any]:
+    """What a ready-made spec, or a TOML file by its path, says; not yet checked.
+
+    `size` names one of the spec's `[sizes]`, a table of values that replace others.
+    """
     if name.endswith(".toml"):
         try:
             text = Path(name).read_text(encoding="utf-8")
@@ -299,6 +302,12 @@ def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
     else:
         text = ready[name]
     try:
-        return {"name": Path(name).stem, **tomllib.loads(text)}
+        found = {"name": Path(name).stem, **tomllib.loads(text)}
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}") from error
+    sizes = found.pop("sizes", {})
+    if size is None:
+        return found
+    if not isinstance(sizes, Mapping) or not sizes:
+        raise InputError(f"{name} has no sizes, got --size {size}")
+    return replaced(found, Registry(f"size of {name}", sizes)[size])

@@ -23,6 +23,7 @@ from tapr.records import BatchRecord, RunRecord
 from tapr.reports import export, tables
 from tapr.reports import results as reading
 from tapr.runs import spec as specs
+from tapr.runs import sweep
 from tapr.runs.bench import Bench
 from tapr.runs.store import Journal, locked
 
@@ -308,7 +309,9 @@ def test_bad_specs_get_a_sentence(change: dict[str, Any], message: str) -> None:
 
 def test_ready_made_specs_are_sound_and_the_papers_protocol_is_one() -> None:
     for name in specs.READY:
-        assert specs.load(name, {}).about
+        values = specs.values(name)
+        over = values.pop("over", {})
+        assert all(spec.about for spec in sweep.expand(values, over))
     paper = specs.load("paper-cifar10c", {})
     assert (paper.batch_size, paper.severities, paper.images) == (200, (5,), None)
     assert (len(paper.corruptions), paper.protocol, len(paper.methods)) == (15, "each", 6)
