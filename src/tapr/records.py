@@ -290,20 +290,25 @@ def batch_line(record: BatchRecord) -> str:
 def load(paths: Path | str | Sequence[Path | str]) -> Records:
     """The runs in a file or folder, or in several; folders with the folders below them."""
     problems: list[str] = []
-    runs = []
+    return Records(list(each(paths, problems)), problems)
+
+
+def each(paths: Path | str | Sequence[Path | str], problems: list[str]) -> Iterator[RunRecord]:
+    """The runs one by one; what is wrong with them is added to the problems."""
     given = [paths] if isinstance(paths, Path | str) else paths
-    for path in _files([Path(each) for each in given]):
+    some = False
+    for path in _files([Path(one) for one in given]):
         try:
             run, wrong = read(path)
         except DataError as error:
             problems.append(str(error))
             continue
-        runs.append(run)
+        some = True
         problems += wrong
-    if not runs:
+        yield run
+    if not some:
         found = f": {problems[0]}" if problems else ""
         raise DataError(f"no run that can be read in {', '.join(map(str, given))}{found}")
-    return Records(runs, problems)
 
 
 def read(path: Path) -> tuple[RunRecord, list[str]]:

@@ -3,6 +3,7 @@
 import csv
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -89,6 +90,28 @@ def page_file(
 
 def _column(page: "Page", number: int) -> list[str]:
     return page.locator(f"#x-table tbody tr > :nth-child({number})").all_inner_texts()
+
+
+def test_an_example_is_enlarged(browser: "Browser", tmp_path: Path) -> None:
+    """By mouse and by keyboard, on a page with nothing but two examples."""
+    templates = files("tapr.reports") / "templates"
+    script = (templates / "examples.js").read_text("utf-8")
+    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
+    item = f'<li><img src="{pixel}" alt="cat, fog"><b>cat</b><span>dog → cat</span></li>'
+    dialog = '<dialog id="picture"><img alt=""><p></p><button>Close</button></dialog>'
+    path = tmp_path / "examples.html"
+    path.write_text(f'<ul class="pictures">{item * 2}</ul>{dialog}<script>{script}</script>')
+    page = browser.new_page()
+    trouble, _ = _watch(page)
+    page.goto(path.as_uri())
+    page.locator(".pictures img").first.click()
+    assert page.locator("dialog").inner_text().startswith("cat · dog → cat")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog").is_visible()
+    page.locator(".pictures img").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("dialog").is_visible()
+    assert trouble == []
 
 
 def test_a_leaderboard_sorts_filters_compares_and_fetches_nothing(

@@ -108,19 +108,20 @@ def _write_tables(
 
 
 def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapter]:
-    """With many settings the page has its own controls, and no figures of each."""
+    """With many settings the page has its own controls, and examples for each model alone."""
     from tapr.cli.report_examples import gallery
     from tapr.reports.html import Chapter, Gallery
     from tapr.reports.plots import drawings
 
-    return [
-        Chapter(
-            table,
-            drawings(table) if few else [],
-            gallery(table) if examples and few else Gallery(),
-        )
-        for table in tables
-    ]
+    models: set[object] = set()
+    chapters = []
+    for table in tables:
+        model = table.setting.facts.get("model")
+        wanted = examples and (few or model not in models)
+        models.add(model)
+        shown = drawings(table) if few else []
+        chapters.append(Chapter(table, shown, gallery(table) if wanted else Gallery()))
+    return chapters
 
 
 def _page(

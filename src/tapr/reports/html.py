@@ -60,6 +60,7 @@ def page(
         style=_template("report.css"),
         chapters=shown,
         board=_board(board) if board else None,
+        examples=_template("examples.js") if any(c["gallery"].get("groups") for c in shown) else "",
         problems=results.problems,
         command=command,
         environments=_environments(results.settings),

@@ -101,7 +101,9 @@ class System:
         return {
             (domain, run.seed): outcome
             for run in self.runs
-            for domain, outcome in _outcomes(run).items()
+            for domain, outcome in (
+                run.outcomes if isinstance(run, _Light) else _outcomes(run)
+            ).items()
         }
 
     @property
@@ -158,8 +160,24 @@ class Results:
 
 def read(paths: Sequence[Path]) -> Results:
     """Read files of runs, and all those in folders and the folders below."""
-    found = records.load(paths)
-    return Results(gather(found.runs, found.problems), found.problems)
+    problems: list[str] = []
+    runs = [_light(run) for run in records.each(paths, problems)]
+    return Results(gather(runs, problems), problems)
+
+
+@dataclass(frozen=True)
+class _Light(RunRecord):
+    """A run whose images are arrays: as lists they would take three times the memory."""
+
+    outcomes: dict[Shift, Outcome] = field(default_factory=dict)
+
+
+def _light(run: RunRecord) -> _Light:
+    batches = [
+        replace(batch, top=[], probabilities=[], log_likelihoods=None, squares=None)
+        for batch in run.batches
+    ]
+    return _Light(run.cell, run.environment, batches, run.end, _outcomes(run))
 
 
 def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:

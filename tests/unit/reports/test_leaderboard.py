@@ -1,7 +1,10 @@
 """Methods across settings: ranks, how sure they are, the frontier, and the page's numbers."""
 
+import csv
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -163,3 +166,41 @@ def test_fifty_thousand_summaries_stay_below_five_megabytes(board: Leaderboard) 
     assert 50_000 * one + script.stat().st_size < 2**21
     longest = max(len(json.dumps(row)) / len(row) for row in content["values"]["accuracy"][0])
     assert longest < 2 * one
+
+
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def test_the_script_does_what_its_controls_say(page: str, tmp_path: Path) -> None:
+    """Under node, with a stub of a browser; tests/browser has the real one."""
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    stub = Path(__file__).parents[2] / "fixtures" / "dom.js"
+    command = [str(NODE), str(stub), str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["visible"]
+    head, *rows = found["first"]
+    assert head[:2] == ["method", "mean rank ▲"]
+    assert [row[0] for row in rows] == ["PEST AugMix", "Tent", "norm", "unadapted"]
+    assert [float(row[1]) for row in rows] == [1, 2, 3, 4]
+    falling, rising = ([float(row[2]) for row in found[key][1:]] for key in ("falling", "rising"))
+    assert falling == sorted(falling, reverse=True)
+    assert rising == falling[::-1]
+    assert found["focus"] == "reset each · cifar10-small ▲", "the focus stays on the heading"
+    titles = [row[0] for row in found["named"][1:]]
+    assert titles == sorted(titles, key=str.lower)
+    assert len(found["charts"]) == 4 * len({chart[0] for chart in found["charts"]})
+    for name, dots, points, curves in found["charts"]:
+        assert dots == 4
+        assert points == (0 if name == "time" else 4)
+        assert curves in (0, 4)
+    assert [row[0] for row in found["filtered"][1:]] == ["Tent"]
+    assert "Tent against unadapted" in found["difference"]
+    assert "+" in found["difference"]
+    assert "PEST AugMix" not in [row[0] for row in found["hidden"]]
+    assert " – " in found["intervals"][1][2]
+    assert "95 % interval" in found["said"]
+    lines = list(csv.DictReader(found["csv"].splitlines()))
+    assert len(lines) == 4 * (1 + 3)
+    assert {line["metric"] for line in lines} == {"rank", "accuracy"}
