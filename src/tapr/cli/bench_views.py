@@ -138,8 +138,7 @@ class Shown(BenchView):
         return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
 
     def _done(self, cell: Cell) -> float:
-        images = sum(len(domain) for domain in cell.domains)
-        return cell.work * min(self.tallies[cell].images / images, 1)
+        return cell.work * self.tallies[cell].images / cell.images
 
 
 class Lines(Shown):

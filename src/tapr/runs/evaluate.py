@@ -7,12 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from tapr.adapters import Adapter
-from tapr.records import BatchRecord
+from tapr.records import TOP, BatchRecord
 from tapr.streams import Stream
 from tapr.types import Prediction
 
 Observe = Callable[[Prediction, BatchRecord], None]
-TOP = 5  # classes of each image that a record keeps
 
 
 def evaluate(
@@ -66,6 +65,7 @@ def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "top": classes.tolist(),
         "probabilities": [[_short(p) for p in row] for row in values.exp().tolist()],
+        "squares": [_short(value) for value in likelihoods.exp().square().sum(1).tolist()],
     }
     if labels is not None:
         true = likelihoods.gather(1, labels[:, None])[:, 0]
