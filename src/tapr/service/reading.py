@@ -70,17 +70,17 @@ class Reader:
         parser.spool_max_size = most + 1  # in memory
         try:
             form = await parser.parse()
-        except MultiPartException as error:
-            raise Refused(422, f"expected files in a form: {error.message}") from None
-        except (KeyError, ValueError):
-            raise Refused(422, "expected files in a form with a boundary") from None
-        try:
             found = form.getlist("files")
             if len(found) != len(form.multi_items()) or any(isinstance(f, str) for f in found):
                 raise Refused(422, "expected nothing but files, in the field 'files'")
             return [await file.read() for file in found if not isinstance(file, str)]
+        except MultiPartException as error:
+            raise Refused(422, f"expected files in a form: {error.message}") from None
+        except (KeyError, ValueError):
+            raise Refused(422, "expected files in a form with a boundary") from None
         finally:
-            await form.close()
+            for begun in parser._files_to_close_on_error:  # also those whose end never came
+                begun.close()
 
     async def body(self, request: Request, most: int | None = None) -> bytes:
         """The whole body, of at most so many bytes."""
