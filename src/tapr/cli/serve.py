@@ -48,7 +48,7 @@ def serve(
         Path | None, typer.Option(help="Class names: a text file, one per line, or JSON.")
     ] = None,
     host: str = typer.Option("127.0.0.1", help="The address to listen on."),
-    port: int = typer.Option(8000, min=0, max=65535, help="The port to listen on."),
+    port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
     state: Annotated[
         Path, typer.Option(help="Folder of the streams' states.", rich_help_panel=STATES)
     ] = Path("tapr-streams"),

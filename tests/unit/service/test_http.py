@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch import nn
 
 from tapr import methods
 from tapr.client import Client, RefusedError
+from tapr.errors import DataError
+from tapr.service.engine import Closed, Engine
 from tapr.service.front import Lines
 from tapr.service.security import HEADERS
 
@@ -141,6 +144,36 @@ def test_a_full_queue_is_429(listen: Listen) -> None:
             client.predict("a", images(2))
         assert caught.value.status == 429
         assert caught.value.retry_after
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RuntimeError("in /secret/path.py"), 500),
+        (DataError("cannot write /secret/path"), 503),
+        (Closed(), 503),
+    ],
+)
+def test_what_fails_inside_is_not_told(
+    error: Exception, status: int, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Engine, "submit", fail)
+    with Client(listen()) as client:
+        with pytest.raises(RefusedError) as caught:
+            client.predict("a", images())
+        assert caught.value.status == status
+        assert "secret" not in str(caught.value)
+        assert client.streams() == []
+
+
+def test_no_answer_in_time_is_said(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "submit", lambda *_: Future())
+    with Client(listen(timeout=0.1)) as client, pytest.raises(RefusedError) as caught:
+        client.predict("a", images())
+    assert (caught.value.status, caught.value.retry_after) == (503, 1.0)
 
 
 def test_every_answer_has_the_headers_and_an_id(listen: Listen) -> None:
