@@ -21,7 +21,7 @@ from PIL import Image
 from safetensors.torch import load
 
 from tapr.runs.preprocess import Preprocessing
-from tapr.service.server import Impatient, Server, Service, config
+from tapr.service.server import Impatient, Service, running
 from tapr.service.settings import Settings
 from tapr.testing import small_model
 
@@ -66,16 +66,10 @@ class Target:
             max_streams=20,
         )
         self.service = Service(small_model(), Preprocessing((3, 10, 9)), settings, method="tent")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.server = Server(config(self.service, "127.0.0.1", self.port), self.service)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        self._running = running(self.service)
+        url = self._running.__enter__()
+        self.port = int(url.rpartition(":")[2])
         headers = {"Authorization": f"Bearer {BOSS}"}
-        url = f"http://127.0.0.1:{self.port}"
         self.http = httpx.Client(base_url=url, headers=headers, timeout=30)
         assert self.http.post(PREDICT, content=saved(pixels()), headers=NPY).status_code == 200
         self.export = self.http.get("/v1/streams/victim/state").content
@@ -114,9 +108,7 @@ class Target:
 
     def close(self) -> None:
         self.http.close()
-        self.service.stopping = self.server.should_exit = True
-        self.thread.join(30)
-        assert not self.thread.is_alive()
+        self._running.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,6 @@
 """The dashboard in a real browser, with real traffic: live, in the dark, on a phone."""
 
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +10,7 @@ import pytest
 
 from tapr.client import Client
 from tapr.runs.preprocess import Preprocessing
-from tapr.service.server import Server, Service, config
+from tapr.service.server import Service, running
 from tapr.service.settings import Settings
 from tapr.testing import small_model
 
@@ -46,17 +43,8 @@ def url(tmp_path: Path) -> Iterator[str]:
     tokens.write_text(f"eye watch {TOKEN}\ncamera predict {CAMERA}\n")
     settings = Settings(tmp_path / "state", tokens=tokens, shadow=1.0, max_wait=0.0)
     service = Service(small_model(), Preprocessing((3, 10, 9)), settings, title="small")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = Server(config(service, "127.0.0.1", port), service)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}"
-    service.stopping = server.should_exit = True
-    thread.join(30)
+    with running(service) as served:
+        yield served
 
 
 def send(url: str, stream: str, seed: int) -> None:

@@ -1,10 +1,13 @@
 """The service as a whole: a model, its engine, and uvicorn in front of it."""
 
 import asyncio
+import socket
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import FrameType
 from typing import Any
@@ -171,6 +174,24 @@ def serve(service: Service, host: str, port: int) -> None:
     check_host(host, service.settings.tokens)
     sys.setswitchinterval(SWITCH)  # the owner needs the interpreter often, for a moment each time
     Server(config(service, host, port), service).run()
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """Serve on a free port of this machine from a thread, as in a notebook; yields the URL."""
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        port = line.getsockname()[1]
+        server = Server(config(service, "127.0.0.1", port), service)
+        thread = threading.Thread(target=server.run, args=([line],), daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            service.stopping = server.should_exit = True
+            thread.join()
 
 
 def config(service: Service, host: str, port: int) -> uvicorn.Config:

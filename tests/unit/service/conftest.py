@@ -1,9 +1,7 @@
 """Small services that several tests share."""
 
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from torch import nn
 from tapr import methods
 from tapr.runs.preprocess import Preprocessing
 from tapr.service.engine import Engine
-from tapr.service.server import Server, Service, config
+from tapr.service.server import Service, running
 from tapr.service.settings import Settings
 
 SIZE = (3, 10, 9)
@@ -59,25 +57,9 @@ def make_service(model: nn.Module, tmp_path: Path) -> Callable[..., Service]:
 @pytest.fixture
 def listen(make_service: Making) -> Iterator[Callable[..., str]]:
     """Makes servers on real sockets, and returns their URLs."""
-    running: list[tuple[Server, threading.Thread]] = []
+    with ExitStack() as stack:
 
-    def make(**settings: Any) -> str:
-        service = make_service(**settings)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        server = Server(config(service, "127.0.0.1", port), service)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        end = time.monotonic() + 30
-        while not server.started and time.monotonic() < end:
-            time.sleep(0.01)
-        running.append((server, thread))
-        return f"http://127.0.0.1:{port}"
+        def make(**settings: Any) -> str:
+            return stack.enter_context(running(make_service(**settings)))
 
-    yield make
-    for server, thread in running:
-        server.should_exit = True
-        server._service.stopping = True
-        thread.join(30)
-        assert not thread.is_alive()
+        yield make
