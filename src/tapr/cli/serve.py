@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tapr.cli import app
 from tapr.cli.completing import METHODS, among, models
+
+if TYPE_CHECKING:
+    from tapr.service.server import Service
+    from tapr.service.settings import Settings
 
 BATCHES, STATES = "Batches and load", "States on disk"
 LIMITS, SHOWN = "Limits and security", "What is shown"
@@ -181,36 +185,41 @@ def serve(
         alarm=alarm,
         tokens=tokens,
     )
-    chosen = {"preset": preset, "seed": seed, "option": option or []}
+    options = {"preset": preset, "seed": seed, "option": option or []}
     said = {"architecture": architecture, "size": size, "mean": mean, "std": std, "labels": labels}
-    _serve(settings, model, method, chosen, said, device, host, port)
+    try:
+        from tapr.service import server
+        from tapr.service.front import log_lines
+    except ImportError as error:
+        from tapr.errors import InputError
+
+        raise InputError(
+            f"tapr serve needs the package {error.name}, which is not installed: install tapr with"
+            " its extra 'serve'"
+        ) from error
+    with server.bound(host, port, tokens) as line:
+        service = _service(settings, model, method, options, said, device)
+        log_lines()
+        count = len(service.engine.streams.all)
+        url = f"http://{host}:{port}/"
+        typer.echo(f"serving {model} by {method}, {count} streams resumed: {url}", err=True)
+        server.serve(service, line)
 
 
-def _serve(
-    settings: Any,
+def _service(
+    settings: Settings,
     model: str,
     method: str,
     chosen: dict[str, Any],
     said: dict[str, Any],
     device: str,
-    host: str,
-    port: int,
-) -> None:
+) -> Service:
     from tapr import methods
     from tapr.cli.adapt import _numbers, _options, _size
-    from tapr.errors import InputError
     from tapr.runs import labels, preprocess
+    from tapr.service import security, server
 
-    try:
-        from tapr.service import security, server
-        from tapr.service.front import log_lines
-    except ImportError as error:
-        raise InputError(
-            f"tapr serve needs the package {error.name}, which is not installed: install tapr with"
-            " its extra 'serve'"
-        ) from error
-    security.check_host(host, settings.tokens)
-    security.Tokens(settings.tokens)
+    security.Tokens(settings.tokens)  # what is wrong with them is said before a model is loaded
     found = methods.find_model(model, said["architecture"]).eval()
     config = preprocess.config(found, model)
     settled = {
@@ -220,13 +229,8 @@ def _serve(
     }
     given = {key: value for key, value in settled.items() if value is not None}
     preprocessing = preprocess.preprocessing({**config, **given})
-    options = {
-        "preset": chosen["preset"],
-        "seed": chosen["seed"],
-        **_options(chosen["option"]),
-    }
-    log_lines()
-    service = server.Service(
+    options = {"preset": chosen["preset"], "seed": chosen["seed"], **_options(chosen["option"])}
+    return server.Service(
         preprocess.normalized(found, preprocessing),
         preprocessing,
         settings,
@@ -236,8 +240,3 @@ def _serve(
         device=device,
         title=model,
     )
-    count = len(service.engine.streams.all)
-    typer.echo(
-        f"serving {model} by {method}, {count} streams resumed: http://{host}:{port}/", err=True
-    )
-    server.serve(service, host, port)

@@ -31,10 +31,9 @@ class Front:
         requests: Counter[tuple[str, int]],
         *,
         open_to_all: bool,
-        hosts: tuple[str, ...],
     ) -> None:
         self.app, self._requests = app, requests
-        self._open, self._hosts = open_to_all, hosts
+        self._open = open_to_all
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -79,7 +78,7 @@ class Front:
             log.info("request", extra={k: v for k, v in fields.items() if v is not None})
 
     def _refusal(self, headers: Headers) -> tuple[int, str] | None:
-        why = security.refusal(headers, open_to_all=self._open, hosts=self._hosts)
+        why = security.refusal(headers, open_to_all=self._open)
         if why is not None:
             return 403, why
         if headers.get("content-encoding", "identity") != "identity":

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -169,32 +170,43 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(service: Service, host: str, port: int) -> None:
-    """Answer until a signal comes; then save every stream."""
-    check_host(host, service.settings.tokens)
+def bound(host: str, port: int, tokens: Path | None) -> socket.socket:
+    """A socket on this address, or a sentence why there is none."""
+    check_host(host, tokens)
+    line = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.bind((host, port))
+    except OSError as error:
+        line.close()
+        reason = error.strerror or error
+        raise InputError(f"cannot listen on {host}, port {port}: {reason}") from error
+    return line
+
+
+def serve(service: Service, line: socket.socket) -> None:
+    """Answer on a socket until a signal comes; then save every stream."""
     sys.setswitchinterval(SWITCH)  # the owner needs the interpreter often, for a moment each time
-    Server(config(service, host, port), service).run()
+    Server(config(service), service).run([line])
 
 
 @contextmanager
 def running(service: Service) -> Iterator[str]:
     """Serve on a free port of this machine from a thread, as in a notebook; yields the URL."""
-    with socket.socket() as line:
-        line.bind(("127.0.0.1", 0))
-        port = line.getsockname()[1]
-        server = Server(config(service, "127.0.0.1", port), service)
+    with bound("127.0.0.1", 0, None) as line:
+        server = Server(config(service), service)
         thread = threading.Thread(target=server.run, args=([line],), daemon=True)
         thread.start()
         while not server.started and thread.is_alive():
             time.sleep(0.01)
         try:
-            yield f"http://127.0.0.1:{port}"
+            yield f"http://127.0.0.1:{line.getsockname()[1]}"
         finally:
             service.stopping = server.should_exit = True
             thread.join()
 
 
-def config(service: Service, host: str, port: int) -> uvicorn.Config:
+def config(service: Service) -> uvicorn.Config:
     """uvicorn's settings for a service."""
     from tapr.service import http
     from tapr.service.front import Front
@@ -203,12 +215,9 @@ def config(service: Service, host: str, port: int) -> uvicorn.Config:
         http.make(service),
         service.metrics.requests,
         open_to_all=service.settings.tokens is None,
-        hosts=service.settings.hosts,
     )
     return uvicorn.Config(
         app,
-        host,
-        port,
         http=Impatient,
         ws="none",
         log_config=None,

@@ -31,4 +31,3 @@ class Settings:
     timeout: float = 30.0  # for a body to arrive, and for an answer
     alarm: str = ""  # the URL that is told of changes of health
     tokens: Path | None = None
-    hosts: tuple[str, ...] = ()  # names that the server answers to without tokens, beside loopback

@@ -129,3 +129,12 @@ def test_what_cannot_be_served(words: list[str], sentence: str, folder: Path) ->
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 1
     assert re.search(re.escape(sentence), str(result.exception))
+
+
+def test_a_port_that_is_taken_is_said(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["serve", "--model", "cifar10-small", "--state", str(folder), "--port", port]
+        result = CliRunner().invoke(app, words)
+    assert str(result.exception).startswith(f"cannot listen on 127.0.0.1, port {port}: ")
+    assert not folder.exists()
