@@ -11,7 +11,7 @@ from tapr.adapters import Loop, Mixed, Schedule, Votes
 from tapr.adapters.checks import check_options
 from tapr.adapters.votes import Weights
 from tapr.errors import InputError
-from tapr.models.scope import SCOPES
+from tapr.models.scope import SCOPES, Scope
 from tapr.models.statistics import Statistics
 from tapr.objectives import entropy
 from tapr.types import Loss, Outputs
@@ -29,12 +29,13 @@ class Steady(Loop):
     layers the views vote all the same. When the stream changes, the batch that shows it is
     predicted anew, by 3 more forwards.
 
-    `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers
-    take a step down the entropy of the images that the model is sure of, at rate `lr`: 1 forward
-    and 1 backward more, for `every` 64 images or a larger batch. These teach only if their classes
-    are mixed: if two of them share a class, by the vote, at most `one_class` more often than by
-    chance. The source model keeps its vote as it came (where the layers are torch's batch norm),
-    and when the stream changes, all return to the source's scales.
+    `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers in
+    `scope` (below the top quarter of the blocks, as SAR has it) take a step down the entropy of the
+    images that the model is sure of, at rate `lr`: 1 forward and 1 backward more, for `every` 64
+    images or a larger batch. These teach only if their classes are mixed: if two of them share a
+    class, by the vote, at most `one_class` more often than by chance. The source model keeps its
+    vote as it came (where the layers are torch's batch norm), and when the stream changes, all
+    return to the source's scales.
     """
 
     title = "steady"
@@ -52,6 +53,7 @@ class Steady(Loop):
         lr: float = 0.3,
         every: int = 64,
         one_class: float = 0.02,
+        scope: str | Scope = "lower_norm",
         **common: Any,
     ) -> None:
         check_options({"learn": learn, "lr": lr, "every": every, "one_class": one_class})
@@ -64,7 +66,7 @@ class Steady(Loop):
         parts: dict[str, Any] = {}
         if learn:
             parts["optimizing"] = partial(optim.SGD, lr=lr, momentum=MOMENTUM)
-            parts["scope"] = SCOPES["norm"](model)
+            parts["scope"] = scope if callable(scope) else SCOPES[scope](model)
             parts["schedule"] = Schedule(predict="before")
             parts["memory"] = Mixed(every, one_class)
         super().__init__(model, statistics=statistics, votes=voters, **parts, **common)
