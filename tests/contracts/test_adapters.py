@@ -131,6 +131,18 @@ def test_every_check_holds(make: Make, model: nn.Module, check: str) -> None:
     testing.CHECKS[check](testing.Subject(make, model, (3, 10, 9)))
 
 
+ACTING = ("steady", "norm-running", "tent", "pest", "lame", "rdumb", "memo", "note", "cotta")
+
+
+@pytest.mark.parametrize("name", ACTING)
+@pytest.mark.parametrize("check", [c for c in testing.CHECKS if c != "watching_changes_no_number"])
+def test_every_check_holds_when_the_guard_acts(make: Make, model: nn.Module, check: str) -> None:
+    def acting(given: nn.Module = model, **more: Any) -> Adapter:
+        return make(given, guard="act", **more)
+
+    testing.CHECKS[check](testing.Subject(acting, model, (3, 10, 9)))
+
+
 def batches() -> list[Tensor]:
     return testing.Subject(tapr.adapt, nn.Identity(), (3, 10, 9)).batches()
 

@@ -24,7 +24,10 @@ from tapr.registry import Registry, suggest
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
-UNSAID = ("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window")
+UNSAID = (
+    *("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),
+    "guard",
+)
 _WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
