@@ -61,10 +61,13 @@ class Shadow(nn.Module):
     def forward(self, adapter: "Adapter", images: Tensor) -> Said:
         """Ask about images; nothing but what this module remembers changes."""
         self.norms.begin()
-        if self.norms.leapt:
-            self.votes.forget()
-        with self.norms.predicting(len(VOTERS)), _layers(self.norms.tracking, len(images)) as nats:
-            said_of_all = ask(adapter, self.votes.views(images))
+        views = self.votes.views(images)
+        with self.norms.predicting(len(VOTERS)):
+            with _layers(self.norms.tracking, len(images)) as nats:
+                said_of_all = ask(adapter, views)
+            if self.norms.forgets():
+                self.votes.forget()
+                said_of_all = ask(adapter, views)
         logits = said_of_all.reshape(len(VOTERS), len(images), -1)
         shift = self.norms.shift()
         answer = self.votes(logits, shift)
