@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from tapr.adapters import Loop, Votes
+from tapr.adapters.guard import Mode
 from tapr.adapters.votes import Weights
 from tapr.errors import InputError
 from tapr.models.statistics import Statistics
@@ -31,6 +32,7 @@ class Steady(Loop):
         share: Sequence[float] = (1.0, 0.3, 0.5),
         prior: float = 16.0,
         window: float = 1000.0,
+        guard: Mode = "act",
         **common: Any,
     ) -> None:
         voters = Votes.of(votes, weights, window)
@@ -39,4 +41,4 @@ class Steady(Loop):
             raise InputError(
                 f"expected a share for each of {voters.count} voters, got {len(statistics.shares)}"
             )
-        super().__init__(model, statistics=statistics, votes=voters, **common)
+        super().__init__(model, statistics=statistics, votes=voters, guard=guard, **common)
