@@ -29,6 +29,7 @@ METHODS: Mapping[str, str] = {
     "rmt": "tapr.methods.rmt:RMT",
     "note": "tapr.methods.note:NOTE",
     "adacontrast": "tapr.methods.adacontrast:AdaContrast",
+    "foa": "tapr.methods.foa:FOA",
 }
 
 AUGMENTATIONS = (

@@ -65,6 +65,8 @@ class BatchRecord:
     refused: int = 0
     forward: int = 0  # images through the model
     backward: int = 0
+    shadow: int = 0  # images through the source model, for the health
+    health: dict[str, Any] | None = None  # see tapr.types.Health; None: not looked at
     seconds: float = 0.0  # of adapting and predicting, without reading or corrupting
 
     @property

@@ -40,6 +40,8 @@ LAYERS = {
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
 LAYERS["testing"] = {"adapters", "errors", "types"}
+LAYERS["client"] = {"errors"}
+LAYERS["service"] = set(LAYERS) - {"client", "reports", "testing"}
 LAYERS["cli"] = set(LAYERS)
 
 

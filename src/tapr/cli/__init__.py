@@ -55,6 +55,7 @@ for _command in (
     "methods",
     "models",
     "report",
+    "serve",
     "show",
     "sweep",
     "train",

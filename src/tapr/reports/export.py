@@ -11,12 +11,12 @@ from tapr import names
 from tapr.reports import titles
 from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate, Row, Table
-from tapr.reports.words import heading
+from tapr.reports.words import heading, sentence
 
 CSV_COLUMNS = (
     *("data", "origin", "model", "protocol", "order", "batch_size", "severity"),
     *("method", "statistics", "domain", "{metric}", "low", "high", "interval"),
-    *("images", "seeds", "finished", "paper"),
+    *("images", "seeds", "finished", "paper", "published", "source"),
 )
 
 
@@ -29,16 +29,15 @@ def to_csv(tables: Sequence[Table]) -> str:
     for table in tables:
         for row in table.rows:
             cells = zip(table.domains, row.cells, strict=True)
-            lines = [_csv_line(table, row, d.name, cell, None) for d, cell in cells if cell]
+            lines = [[*_csv_line(table, row, d.name, c), "", "", ""] for d, c in cells if c]
             if row.mean:
-                lines.append(_csv_line(table, row, table.mean_title, row.mean, row.paper))
+                others = [_share(row.paper), _share(row.published), row.source]
+                lines.append([*_csv_line(table, row, table.mean_title, row.mean), *others])
             writer.writerows(lines)
     return text.getvalue()
 
 
-def _csv_line(
-    table: Table, row: Row, domain: str, cell: Estimate, published: float | None
-) -> list[object]:
+def _csv_line(table: Table, row: Row, domain: str, cell: Estimate) -> list[object]:
     setting = table.setting
     origin = setting.facts.get("origin")
     facts = {**setting.facts, "origin": names.origin(**origin) if origin else ""}
@@ -47,8 +46,11 @@ def _csv_line(
         *(setting.severity, row.system.name, row.system.statistics, domain),
         *(f"{v:.6f}" if math.isfinite(v) else "" for v in (cell.value, *cell.interval)),
         *(cell.over, cell.images, cell.seeds, cell.finished),
-        "" if published is None else f"{published:.3f}",
     ]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def percent(value: float) -> str:
@@ -70,7 +72,8 @@ def _markdown(table: Table) -> str:
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
     rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
     text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return f"### {heading(table.setting)}\n\n{_title(table)}.\n\n{text}\n"
+    below = f"\n{sentence(table.published)}\n" if table.has_published else ""
+    return f"### {heading(table.setting)}\n\n{_title(table)}.\n\n{text}\n{below}"
 
 
 def _title(table: Table) -> str:
@@ -93,12 +96,15 @@ def _latex(table: Table) -> str:
     head, body = _grid(table, r"\textbf{{{}}}", "[{}--{}]", r"$^\dagger$")
     titles = [title.translate(_ESCAPES) for title in head]
     lines = [[*(cell.translate(_ESCAPES) for cell in line[:2]), *line[2:]] for line in body]
+    caption = heading(table.setting) + "."
+    if table.has_published:
+        caption += f" {sentence(table.published)}"
     title = table.metric.heading.replace(", %", " (%)").translate(_ESCAPES)
     return "\n".join(
         [
             r"\begin{table}",
             r"    \centering",
-            rf"    \caption{{{title}. {heading(table.setting).translate(_ESCAPES)}.}}",
+            rf"    \caption{{{title}. {caption.translate(_ESCAPES)}}}",
             rf"    \begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
             r"        \toprule",
             "        " + " & ".join(titles) + r" \\",
@@ -118,7 +124,8 @@ def _grid(
     """The heading and the lines of the main table as text."""
     several = table.setting.severity is None
     head = ["method", "statistics", *(titles.short(d, several) for d in table.domains)]
-    head += [table.mean_title, "95 % interval"] + (["paper"] if table.has_paper else [])
+    head += [table.mean_title, "95 % interval"]
+    head += ["paper"] * table.has_paper + ["published"] * table.has_published
     body = []
     for row in table.rows:
 
@@ -136,6 +143,8 @@ def _grid(
         line.append(interval.format(*ends) if known else "-")
         if table.has_paper:
             line.append("-" if row.paper is None else percent(row.paper))
+        if table.has_published:
+            line.append("-" if row.published is None else percent(row.published))
         body.append(line)
     return head, body
 

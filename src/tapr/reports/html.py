@@ -144,6 +144,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         "unit": "%" if table.metric.unit == "%" else "",
         "mean_title": table.mean_title,
         "has_paper": table.has_paper,
+        "has_published": table.has_published,
         "rows": [_row(table, row) for row in table.rows],
         "figures": [
             {
@@ -200,6 +201,8 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
         "low": f"{100 * low / whole:.2f}",
         "span": f"{100 * (high - low) / whole:.2f}",
         "paper": f"{100 * row.paper:.1f}" if row.paper is not None else None,
+        "published": f"{100 * row.published:.1f}" if row.published is not None else None,
+        "source": row.source,
         "cost": spent and _cost(spent._asdict()),
     }
 

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from tapr.names import STANDARD
 from tapr.records import Shift, class_accuracies, confusion
 from tapr.reports import metrics, paper, titles
+from tapr.reports.beside import beside
 from tapr.reports.metrics import ACCURACY, Metric
+from tapr.reports.published import TABLES
 from tapr.reports.results import Outcome, Setting, System
 from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackknife, over_seeds
 
@@ -33,6 +35,8 @@ class Row(NamedTuple):
     cells: list[Estimate | None]  # one for each domain of the table
     mean: Estimate | None  # only when every domain it is over is there and finished
     paper: float | None  # what the paper published for this method
+    published: float | None  # what others published for it, in this very setting
+    source: str  # of that number; "" without one
 
 
 class Table(NamedTuple):
@@ -42,6 +46,7 @@ class Table(NamedTuple):
     domains: list[Shift]
     averaged: list[Shift]  # the domains that the mean is over
     rows: list[Row]
+    published: str  # where the published numbers come from, or why there are none
     metric: Metric = ACCURACY
 
     @property
@@ -60,6 +65,11 @@ class Table(NamedTuple):
     def has_paper(self) -> bool:
         """Has the paper published a number for one of the rows?"""
         return any(row.paper is not None for row in self.rows)
+
+    @property
+    def has_published(self) -> bool:
+        """Have others published a number for one of the rows, in this setting?"""
+        return any(row.source for row in self.rows)
 
     def best(self, column: int | None) -> float | None:
         """The best number in a domain's column, or in the mean's (None)."""
@@ -81,6 +91,12 @@ def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
         metrics.check(metric, [o for s in setting.systems for o in s.outcomes.values()])
     row = paper.published(setting) if metric is ACCURACY else None
     looks = titles.looks([system.named for system in setting.systems])
+    others = beside(
+        setting.facts,
+        {domain.corruption for domain in domains},
+        [(system.method, None if system.apart else system.options) for system in setting.systems],
+        TABLES if metric is ACCURACY else (),
+    )
     return Table(
         setting,
         domains,
@@ -92,9 +108,14 @@ def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
                 [estimate(system, [domain], metric) for domain in domains],
                 _whole(estimate(system, averaged, metric)),
                 row.of(system) if row else None,
+                number,
+                source,
             )
-            for system, look in zip(setting.systems, looks, strict=True)
+            for system, look, number, source in zip(
+                setting.systems, looks, others.numbers, others.sources, strict=True
+            )
         ],
+        others.line,
         metric,
     )
 

@@ -130,6 +130,11 @@ def _first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(line: str) -> str:
+    """A line as a sentence of its own."""
+    return _first(line) + "."
+
+
 def _gradient_part(rows: Sequence[Row]) -> list[str]:
     """What is left of a method's gain when its control, without the gradient, is subtracted."""
     for control in rows:
@@ -154,7 +159,9 @@ def _without_rate(row: Row) -> dict[str, object]:
 
 def notes(table: Table) -> list[str]:
     """What a reader must know before quoting a number."""
-    found = [*_policies(table), *_paper(table), *_mean_note(table), *_intervals(table)]
+    found = [*_policies(table), *_paper(table)]
+    found += [sentence(table.published)] * bool(table.published)
+    found += [*_mean_note(table), *_intervals(table)]
     return [*found, *_unfinished(table), *_environments(table.setting.runs)]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from tapr.adapters import Adapter
 from tapr.records import TOP, BatchRecord
 from tapr.streams import Stream
-from tapr.types import Prediction
+from tapr.types import Health, Prediction
 
 Observe = Callable[[Prediction, BatchRecord], None]
 
@@ -52,6 +52,8 @@ def evaluate(
             forward=prediction.forward,
             backward=prediction.backward,
             seconds=round(seconds, 6),
+            shadow=prediction.shadow,
+            health=_told(prediction.health),
         )
         if observe is not None:
             observe(prediction, record)
@@ -71,6 +73,14 @@ def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:
         true = likelihoods.gather(1, labels[:, None])[:, 0]
         found["log_likelihoods"] = [_short(value) for value in true.tolist()]
     return found
+
+
+def _told(health: Health | None) -> dict[str, Any] | None:
+    """The health as a table of JSON."""
+    if health is None:
+        return None
+    table = {n: _short(v) if isinstance(v, float) else v for n, v in health._asdict().items()}
+    return {**table, "shift": [_short(nats) for nats in health.shift]}
 
 
 def _short(value: float) -> float:

@@ -76,7 +76,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(24):
         path = tmp_path / "photos" / f"class{number % 3}" / f"{number:02d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+        blocks = generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(blocks.repeat(2, 0).repeat(2, 1)).save(path)
     (tmp_path / "sweep_model.py").write_text(MODEL)
     (tmp_path / "tiny.toml").write_text(SPEC)
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,0 +1,242 @@
+"""`tapr serve`: a model behind HTTP, adapting to each stream on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tapr.cli import app
+from tapr.cli.completing import METHODS, among, models
+
+if TYPE_CHECKING:
+    from tapr.service.server import Service
+    from tapr.service.settings import Settings
+
+BATCHES, STATES = "Batches and load", "States on disk"
+LIMITS, SHOWN = "Limits and security", "What is shown"
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
+            autocompletion=models,
+        ),
+    ],
+    method: str = typer.Option(
+        "steady",
+        help="The method: a name (`tapr methods` lists them), or your own `module:Class`.",
+        autocompletion=among(METHODS),
+    ),
+    preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
+    ] = None,
+    seed: int = typer.Option(0, help="Seed of the augmented views."),
+    device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
+    architecture: Annotated[
+        str | None,
+        typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
+    ] = None,
+    size: str | None = typer.Option(
+        None, help="Size of the images, where the model's config does not say it: `224`, `3x32x32`."
+    ),
+    mean: str | None = typer.Option(None, help="Mean of each channel, e.g. `0.485,0.456,0.406`."),
+    std: str | None = typer.Option(None, help="Deviation of each channel, e.g. `0.2,0.2,0.2`."),
+    labels: Annotated[
+        Path | None, typer.Option(help="Class names: a text file, one per line, or JSON.")
+    ] = None,
+    host: str = typer.Option("127.0.0.1", help="The address to listen on."),
+    port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
+    state: Annotated[
+        Path, typer.Option(help="Folder of the streams' states.", rich_help_panel=STATES)
+    ] = Path("tapr-streams"),
+    save_every: float = typer.Option(
+        10.0,
+        min=0.0,
+        help="Seconds of adaptation that a kill loses at the most.",
+        rich_help_panel=STATES,
+    ),
+    idle: float = typer.Option(
+        300.0,
+        min=1.0,
+        help="Seconds after which an unused stream goes to disk.",
+        rich_help_panel=STATES,
+    ),
+    in_memory: int = typer.Option(
+        1000,
+        min=1,
+        help="Streams in memory; the least recently used others go to disk.",
+        rich_help_panel=STATES,
+    ),
+    snapshot_every: float = typer.Option(
+        600.0, min=0.0, help="Seconds between snapshots of a stream.", rich_help_panel=STATES
+    ),
+    snapshots: int = typer.Option(
+        5, min=1, help="Snapshots that are kept of each stream.", rich_help_panel=STATES
+    ),
+    log_predictions: bool = typer.Option(
+        False,
+        "--log-predictions",
+        help="Log every prediction in predictions.sqlite, before it is answered.",
+        rich_help_panel=STATES,
+    ),
+    max_batch: int = typer.Option(
+        64, min=1, help="Images that are adapted on together.", rich_help_panel=BATCHES
+    ),
+    max_wait: float = typer.Option(
+        20.0,
+        min=0.0,
+        help="Milliseconds that an image waits for others of its stream.",
+        rich_help_panel=BATCHES,
+    ),
+    max_queue: int = typer.Option(
+        1024,
+        min=1,
+        help="Images that may wait; further requests are answered with 429.",
+        rich_help_panel=BATCHES,
+    ),
+    budget: float | None = typer.Option(
+        None,
+        min=1.0,
+        help="Milliseconds that a request may take: beyond, the unadapted model answers it.",
+        rich_help_panel=BATCHES,
+    ),
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of bearer tokens, lines of `NAME SCOPES TOKEN`; needed unless --host is a"
+            " loopback address.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    max_streams: int = typer.Option(
+        10_000, min=1, help="Streams that the server keeps.", rich_help_panel=LIMITS
+    ),
+    max_body: float = typer.Option(
+        16.0, min=0.001, help="MiB of a request's body.", rich_help_panel=LIMITS
+    ),
+    max_images: int = typer.Option(
+        256, min=1, help="Images of one request.", rich_help_panel=LIMITS
+    ),
+    max_pixels: int = typer.Option(
+        1 << 25, min=1, help="Pixels of one image, before it is resized.", rich_help_panel=LIMITS
+    ),
+    rate: float = typer.Option(
+        0.0,
+        min=0.0,
+        help="Requests per second of one token, or of one address; 0: no limit.",
+        rich_help_panel=LIMITS,
+    ),
+    timeout: float = typer.Option(
+        30.0,
+        min=0.1,
+        help="Seconds for a body to arrive, and for an answer.",
+        rich_help_panel=LIMITS,
+    ),
+    shadow: float = typer.Option(
+        0.05,
+        min=0.0,
+        max=1.0,
+        help="Share of the images that the unadapted model predicts too, for the agreement.",
+        rich_help_panel=SHOWN,
+    ),
+    pictures: bool = typer.Option(
+        True, help="Show small copies of recent images on the dashboard.", rich_help_panel=SHOWN
+    ),
+    alarm: str = typer.Option(
+        "", help="URL that is told by POST when a stream's health changes.", rich_help_panel=SHOWN
+    ),
+) -> None:
+    """Serve a model over HTTP that adapts to each stream of images on its own.
+
+    A stream is a camera, a tenant, a site: it has its own adapted state, made on first use. The
+    same command resumes all streams. The dashboard is at `/`, the API at `/docs`.
+
+    Example: `tapr serve --model cifar10-small`
+    """
+    from tapr.service.settings import MIB, Settings
+
+    settings = Settings(
+        folder=state,
+        max_batch=max_batch,
+        max_wait=max_wait / 1000,
+        max_queue=max(max_queue, max_images),
+        budget=None if budget is None else budget / 1000,
+        save_every=save_every,
+        idle=idle,
+        in_memory=in_memory,
+        max_streams=max_streams,
+        snapshot_every=snapshot_every,
+        snapshots=snapshots,
+        shadow=shadow,
+        pictures=pictures,
+        journal=log_predictions,
+        max_body=int(max_body * MIB),
+        max_images=max_images,
+        max_pixels=max_pixels,
+        rate=rate,
+        timeout=timeout,
+        alarm=alarm,
+        tokens=tokens,
+    )
+    options = {"preset": preset, "seed": seed, "option": option or []}
+    said = {"architecture": architecture, "size": size, "mean": mean, "std": std, "labels": labels}
+    try:
+        from tapr.service import server
+        from tapr.service.front import log_lines
+    except ImportError as error:
+        from tapr.errors import InputError
+
+        raise InputError(
+            f"tapr serve needs the package {error.name}, which is not installed: install tapr with"
+            " its extra 'serve'"
+        ) from error
+    with server.bound(host, port, tokens) as line:
+        service = _service(settings, model, method, options, said, device)
+        log_lines()
+        count = len(service.engine.streams.all)
+        url = f"http://{host}:{port}/"
+        typer.echo(f"serving {model} by {method}, {count} streams resumed: {url}", err=True)
+        server.serve(service, line)
+
+
+def _service(
+    settings: Settings,
+    model: str,
+    method: str,
+    chosen: dict[str, Any],
+    said: dict[str, Any],
+    device: str,
+) -> Service:
+    from tapr import methods
+    from tapr.cli.adapt import _numbers, _options, _size
+    from tapr.runs import labels, preprocess
+    from tapr.service import security, server
+
+    security.Tokens(settings.tokens)  # what is wrong with them is said before a model is loaded
+    found = methods.find_model(model, said["architecture"]).eval()
+    config = preprocess.config(found, model)
+    settled = {
+        "input_size": _size(said["size"]),
+        "mean": _numbers("--mean", said["mean"]),
+        "std": _numbers("--std", said["std"]),
+    }
+    given = {key: value for key, value in settled.items() if value is not None}
+    preprocessing = preprocess.preprocessing({**config, **given})
+    options = {"preset": chosen["preset"], "seed": chosen["seed"], **_options(chosen["option"])}
+    return server.Service(
+        preprocess.normalized(found, preprocessing),
+        preprocessing,
+        settings,
+        method=method,
+        options=options,
+        names=labels.class_names(said["labels"], config),
+        device=device,
+        title=model,
+    )

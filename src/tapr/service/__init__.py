@@ -1,0 +1,25 @@
+"""`tapr serve`: a model behind HTTP that adapts to each of many streams on its own.
+
+| module      | what it does                                                                    |
+|-------------|---------------------------------------------------------------------------------|
+| `settings`  | what a server is told: paths and limits                                         |
+| `engine`    | the queue, the batching window, and the one thread that owns the adapter        |
+| `streams`   | many streams on one adapter: each has a state of its own, in memory or on disk  |
+| `shelf`     | the folder of the states: streams, snapshots, what the folder belongs to        |
+| `seen`      | what is remembered of a stream to be shown: classes, confidence, agreement      |
+| `shadow`    | the unadapted model, beside which a sample of images is predicted               |
+| `health`    | what an adapter's last batch says about its stream                              |
+| `journal`   | the record of predictions, written before they are answered                     |
+| `alarm`     | a webhook that is told when a stream's health changes                           |
+| `images`    | bodies of requests to tensors                                                   |
+| `security`  | tokens, scopes, rates, headers                                                  |
+| `front`     | what every request goes through: request id, origin, headers, log               |
+| `reading`   | bodies, read within limits of size and time                                     |
+| `api`       | the endpoints                                                                   |
+| `http`      | the application: endpoints, pages, what errors become                           |
+| `answers`, `shown`, `pictures` | what is told and shown                                       |
+| `metrics`   | what Prometheus reads                                                           |
+| `server`    | all of it together, from the command's options to uvicorn                       |
+
+All that speaks HTTP needs the extra `tapr[serve]`.
+"""

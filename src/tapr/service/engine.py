@@ -1,0 +1,311 @@
+"""The queue, the batching window, and the one thread that owns the adapter.
+
+Requests of one stream that come within `max_wait` of each other are adapted on together, up to
+`max_batch` images. A request is never split: what comes in one request is in one batch. Of the
+streams with a batch that is due, the one that has waited longest is next. Between batches the owner
+does what operators ask for, and saves states that are due.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from tapr.adapters import Adapter
+from tapr.errors import DataError, TaprError
+from tapr.service.alarm import Alarm
+from tapr.service.health import Health, health
+from tapr.service.journal import Journal, Row
+from tapr.service.pictures import picture
+from tapr.service.settings import Settings
+from tapr.service.shadow import Shadow
+from tapr.service.streams import Stream, Streams
+from tapr.types import Prediction
+
+log = logging.getLogger("tapr.service")
+Mode = Literal["adapted", "frozen", "late"]
+MODES: tuple[Mode, ...] = ("adapted", "frozen", "late")
+JOURNAL = "predictions.sqlite"
+TURN = 0.25  # seconds at most between looks at what is due
+MEMORY = 0.1  # how much the last batch counts in the mean time per image
+T = TypeVar("T")
+
+
+class Busy(Exception):  # noqa: N818
+    """The queue is full; come back after `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("the queue is full")
+        self.seconds = seconds
+
+
+class Closed(Exception):  # noqa: N818
+    """The server is stopping."""
+
+
+class Timings(NamedTuple):
+    """Seconds that an answer took."""
+
+    waiting: float  # for others of the batch, and for its turn
+    predicting: float
+
+
+class Answer(NamedTuple):
+    """What a request is told."""
+
+    probabilities: Tensor  # [B, K]; not finite where the model's logits are not
+    mode: Mode
+    health: Health
+    batch: int  # of the stream, from 1
+    together: int  # images in the batch
+    timings: Timings
+
+
+class Waiting(NamedTuple):
+    """A request in the queue."""
+
+    name: str  # of the stream
+    images: Tensor  # [B, C, H, W]
+    request: str  # its id
+    came: float
+    answer: "Future[Answer]"
+
+
+class Engine:
+    """Answers requests from one adapter on one thread; `submit` and `ask` may come from any."""
+
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
+    def __init__(self, model: nn.Module, adapter: Adapter, settings: Settings) -> None:
+        self.settings, self.adapter = settings, adapter
+        self.shadow = Shadow(model)
+        self.streams = Streams(adapter, settings)
+        self.journal = Journal(settings.folder / JOURNAL) if settings.journal else None
+        self.alarm = Alarm(settings.alarm) if settings.alarm else None
+        self.images: Counter[Mode] = Counter()
+        self.batches = self.steps = self.refused = 0
+        self.waiting = 0  # images in the queue
+        self.pace = 0.0  # seconds per image, adapting
+        self._queues: dict[str, deque[Waiting]] = {}
+        self._asked: deque[tuple[Future[Any], Callable[[Streams], Any]]] = deque()
+        self._news = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Does the owner live?"""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Answer what waits, save every stream, and stop."""
+        with self._news:
+            self._stopping = True
+            self._news.notify()
+        if self.alive:
+            self._thread.join()
+        for open_thing in (self.journal, self.alarm):
+            if open_thing is not None:
+                open_thing.close()
+
+    def submit(self, name: str, images: Tensor, request: str) -> "Future[Answer]":
+        """Have images adapted on and predicted; `Busy` when too many wait already."""
+        answer: Future[Answer] = Future()
+        with self._news:
+            if self._stopping:
+                raise Closed
+            if self.waiting + len(images) > self.settings.max_queue:
+                raise Busy(max(1.0, self.waiting * self.pace))
+            waiting = Waiting(name, images, request, self.clock(), answer)
+            self._queues.setdefault(name, deque()).append(waiting)
+            self.waiting += len(images)
+            self._news.notify()
+        return answer
+
+    def ask(self, do: Callable[[Streams], T]) -> "Future[T]":
+        """Have something done with the streams by their owner, before the next batch."""
+        done: Future[T] = Future()
+        with self._news:
+            if self._stopping:
+                raise Closed
+            self._asked.append((done, do))
+            self._news.notify()
+        return done
+
+    def _run(self) -> None:
+        torch.set_grad_enabled(True)
+        while self._turn():
+            pass
+        try:
+            self.streams.close()
+        except Exception:
+            log.exception("the streams could not all be saved")
+
+    def _turn(self) -> bool:
+        """Do the next thing; False when all is done and the engine is to stop."""
+        asked, batch = self._next()
+        if asked is not None:
+            _settle(asked[0], lambda: asked[1](self.streams))
+        elif batch:
+            self._answer(batch)
+        elif self._stopping:
+            return False
+        try:
+            self.streams.tidy()
+        except Exception:  # the next turn comes all the same
+            log.exception("a stream could not be saved or put away")
+        return True
+
+    def _next(self) -> tuple[Any, list[Waiting]]:
+        with self._news:
+            if self._asked:
+                return self._asked.popleft(), []
+            due, soonest = self._due(self.clock())
+            if due is None and not self._stopping:
+                self._news.wait(min(soonest, TURN))
+                if self._asked:
+                    return self._asked.popleft(), []
+                due, _ = self._due(self.clock())
+            return None, self._take(due) if due is not None else []
+
+    def _due(self, now: float) -> tuple[str | None, float]:
+        """The stream whose batch is next, or in how many seconds the first one will be due."""
+        ready: list[tuple[float, str]] = []
+        soonest = TURN
+        for name, queue in self._queues.items():
+            left = queue[0].came + self.settings.max_wait - now
+            full = sum(len(each.images) for each in queue) >= self.settings.max_batch
+            if left <= 0 or full or self._stopping:
+                ready.append((queue[0].came, name))
+            soonest = min(soonest, left)
+        return (min(ready)[1] if ready else None), max(soonest, 0.0)
+
+    def _take(self, name: str) -> list[Waiting]:
+        """The requests of a stream that make the next batch."""
+        batch: list[Waiting] = []
+        queue, images = self._queues[name], 0
+        while queue and (not batch or images + len(queue[0].images) <= self.settings.max_batch):
+            batch.append(queue.popleft())
+            images += len(batch[-1].images)
+        if not queue:
+            del self._queues[name]
+        self.waiting -= images
+        return [each for each in batch if each.answer.set_running_or_notify_cancel()]
+
+    def _answer(self, batch: list[Waiting]) -> None:
+        """Answer the requests of one stream together; where that fails, one by one."""
+        try:
+            answers = self._predict(batch)
+        except Exception as error:
+            if len(batch) > 1 and isinstance(error, TaprError) and not isinstance(error, DataError):
+                for each in batch:
+                    self._answer([each])
+                return
+            if not isinstance(error, TaprError):
+                log.exception("a batch of the stream %s failed", batch[0].name)
+            for each in batch:
+                each.answer.set_exception(error)
+            return
+        for each, answer in zip(batch, answers, strict=True):
+            each.answer.set_result(answer)
+
+    def _predict(self, batch: Sequence[Waiting]) -> list[Answer]:
+        began = self.clock()
+        stream = self.streams.find(batch[0].name)
+        images = torch.cat([each.images for each in batch]) if len(batch) > 1 else batch[0].images
+        mode = self._mode(stream, batch[0].came, len(images))
+        logits = self._logits(stream, images, mode)
+        probabilities = logits.float().softmax(1)
+        number = stream.about.batches + 1
+        if self.journal is not None:
+            self.journal.append(_rows(batch, probabilities, mode, number))
+        self._remember(stream, images, probabilities, mode)
+        took = self.clock() - began
+        if mode == "adapted":
+            each = took / len(images)
+            self.pace = each if not self.pace else self.pace + MEMORY * (each - self.pace)
+        parts = torch.split(probabilities, [len(each.images) for each in batch])
+        return [
+            Answer(part, mode, stream.health, number, len(images), Timings(began - w.came, took))
+            for w, part in zip(batch, parts, strict=True)
+        ]
+
+    def _mode(self, stream: Stream, came: float, images: int) -> Mode:
+        budget = self.settings.budget
+        if budget is not None and self.clock() - came + images * self.pace > budget:
+            self.pace *= 1 - MEMORY / 10  # one slow moment passes
+            return "late"
+        return "frozen" if stream.about.frozen else "adapted"
+
+    def _logits(self, stream: Stream, images: Tensor, mode: Mode) -> Tensor:
+        if mode == "late":
+            return self.shadow.predict(images)
+        self.streams.enter(stream)
+        prediction: Prediction = self.adapter.predict(images)
+        if mode == "frozen":
+            self.streams.undo(stream)
+            return prediction.logits
+        self.streams.keep(stream)
+        self.steps += prediction.steps
+        self.refused += prediction.refused
+        self._judge(stream, health(self.adapter, prediction))
+        return prediction.logits
+
+    def _judge(self, stream: Stream, found: Health) -> None:
+        before, stream.health = stream.health, found
+        stream.seen.judged(before, found)
+        if self.alarm is not None and before.verdict != found.verdict:
+            self.alarm.send(
+                {"stream": stream.name, "time": time.time(), "was": before.verdict}
+                | {"verdict": found.verdict, "why": found.why}
+            )
+
+    def _remember(self, stream: Stream, images: Tensor, probabilities: Tensor, mode: Mode) -> None:
+        """Count, and look at a sample beside the unadapted model."""
+        stream.about.images += len(images)
+        stream.about.batches += 1
+        self.images[mode] += len(images)
+        self.batches += 1
+        confidence, classes = probabilities.max(1)
+        stream.seen.batch(classes.tolist(), float(confidence.nan_to_num().mean()))
+        due = stream.seen.owes(len(images), self.settings.shadow)
+        if due and mode != "late":
+            found = self.shadow.compare(images[:due])
+            stream.seen.compared(found, classes)
+            if self.settings.pictures:
+                before, after = int(found.logits[0].argmax()), int(classes[0])
+                stream.seen.pictures.append(picture(images[0], before, after))
+
+
+def _rows(batch: Sequence[Waiting], probabilities: Tensor, mode: Mode, number: int) -> list[Row]:
+    values, classes = probabilities.max(1)
+    said = iter(zip(values.tolist(), classes.tolist(), strict=True))
+    rows = []
+    for each in batch:
+        for image in range(len(each.images)):
+            value, place = next(said)
+            finite = value == value
+            predicted, probability = (place, value) if finite else (None, None)
+            rows.append(Row(each.name, number, each.request, image, predicted, probability, mode))
+    return rows
+
+
+def _settle(done: "Future[Any]", do: Callable[[], Any]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        done.set_result(do())
+    except Exception as error:
+        if not isinstance(error, TaprError):
+            log.exception("what an operator asked for failed")
+        done.set_exception(error)

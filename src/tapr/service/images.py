@@ -1,0 +1,122 @@
+"""Bodies of requests to tensors: image files, .npy arrays, or JSON with base64.
+
+| content type               | body                                              |
+|----------------------------|---------------------------------------------------|
+| `multipart/form-data`      | image files in the field `files`, one or many     |
+| `image/*`                  | one image file                                    |
+| `application/x-npy`        | a .npy file: uint8 [B, H, W, C], or float32 [B, C, H, W] in [0, 1] |
+| `application/octet-stream` | the same                                          |
+| `application/json`         | `{"images": ["<base64 of an image file>", ...]}`  |
+
+Files are resized and cropped as the model's preprocessing says; an array has the model's own size.
+Nothing here trusts a number that a body gives: sizes are compared with what has arrived, before
+memory is taken for them.
+"""
+
+import base64
+import binascii
+import io
+import json
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from PIL import Image
+from torch import Tensor
+
+from tapr.datasets.images import FORMATS, decode
+from tapr.errors import DataError, InputError
+from tapr.runs.preprocess import Preprocessing
+from tapr.streams.stream import as_tensor
+
+_HEADER = 10_000  # bytes of a .npy header at the most
+
+
+class Limits(NamedTuple):
+    """The most that one request may hold."""
+
+    images: int
+    pixels: int  # of one image
+
+
+def from_files(files: Sequence[bytes], limits: Limits, done: Preprocessing) -> Tensor:
+    """Images [B, C, H, W] in [0, 1] of encoded files."""
+    _check_count(len(files), limits)
+    pixels = [done.prepare(_decoded(data, place, limits)) for place, data in enumerate(files)]
+    return as_tensor(np.stack(pixels))
+
+
+def from_json(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
+    """Images of `{"images": [base64, ...]}`."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"expected JSON, got something else: {error}") from None
+    texts = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError('expected {"images": [...]} with images as base64 texts')
+    _check_count(len(texts), limits)
+    try:
+        files = [base64.b64decode(text, validate=True) for text in texts]
+    except (binascii.Error, ValueError) as error:
+        raise InputError(f"expected images as base64 texts, got another: {error}") from None
+    return from_files(files, limits, done)
+
+
+def from_array(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
+    """Images of a .npy file: uint8 [B, H, W, C], or float32 [B, C, H, W] in [0, 1]."""
+    file = io.BytesIO(body)
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, by_column, kind = read(file, max_header_size=_HEADER)
+    except Exception as error:  # numpy raises several kinds on a damaged header
+        raise InputError(
+            f"expected a .npy file, as numpy.save writes it, got {len(body)} bytes that are none"
+        ) from error
+    channels, height, width = done.size
+    expected = {"uint8": (height, width, channels), "float32": (channels, height, width)}
+    if str(kind) not in expected or by_column:
+        raise InputError(f"expected an array of uint8 or float32 in C order, got {kind}")
+    if len(shape) == 3:
+        shape = (1, *shape)
+    if len(shape) != 4 or tuple(shape[1:]) != expected[str(kind)]:
+        sides = ", ".join(map(str, expected[str(kind)]))
+        raise InputError(f"expected {kind} of shape [B, {sides}], got {list(shape)}")
+    _check_count(shape[0], limits)
+    data = body[file.tell() :]
+    if len(data) != math.prod(shape) * kind.itemsize:
+        raise InputError(f"expected {math.prod(shape) * kind.itemsize} bytes, got {len(data)}")
+    values = np.frombuffer(data, kind).reshape(shape).copy()  # writable, as torch wants it
+    if kind == np.uint8:
+        return as_tensor(values)
+    images = torch.from_numpy(values)
+    low, high = (value.item() for value in images.aminmax())
+    if not (low >= 0 and high <= 1):
+        raise InputError(f"expected values in [0, 1], got {low:g} to {high:g}")
+    return images
+
+
+def _check_count(count: int, limits: Limits) -> None:
+    if not 1 <= count <= limits.images:
+        raise InputError(f"expected 1 to {limits.images} images, got {count}")
+
+
+def _decoded(data: bytes, place: int, limits: Limits) -> Image.Image:
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+    except Exception:
+        raise InputError(f"image {place} is not an image, or of an unknown kind") from None
+    if width * height > limits.pixels:
+        raise InputError(
+            f"expected images of at most {limits.pixels} pixels, image {place} has {width} x"
+            f" {height}"
+        )
+    try:
+        return decode(data)
+    except DataError as error:
+        raise InputError(f"image {place} cannot be read: {error}") from None

@@ -1,0 +1,110 @@
+"""Bodies of requests, read within limits of size and time."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+from starlette.formparsers import MultiPartException, MultiPartParser
+from torch import Tensor
+
+from tapr.runs.preprocess import Preprocessing
+from tapr.service import images as bodies
+from tapr.service.settings import Settings
+
+DECODERS = 2  # bodies that are decoded at a time
+
+
+class Refused(Exception):  # noqa: N818
+    """A request is answered by a status and a sentence."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class Reader:
+    """Reads what requests hold."""
+
+    def __init__(self, settings: Settings, preprocessing: Preprocessing) -> None:
+        self.settings, self._preprocessing = settings, preprocessing
+        self._decoders = CapacityLimiter(DECODERS)
+        self._limits = bodies.Limits(settings.max_images, settings.max_pixels)
+
+    async def images(self, request: Request) -> Tensor:
+        """The images of a request, [B, C, H, W] in [0, 1]."""
+        kind, _, _ = request.headers.get("content-type", "").partition(";")
+        kind = kind.strip().lower()
+        read: Callable[[], Tensor]
+        prepared = self._preprocessing
+        if kind == "multipart/form-data":
+            found = await self._files(request)
+            read = partial(bodies.from_files, found, self._limits, prepared)
+        elif kind.startswith("image/"):
+            body = await self.body(request)
+            read = partial(bodies.from_files, [body], self._limits, prepared)
+        elif kind in ("application/octet-stream", "application/x-npy"):
+            body = await self.body(request)
+            read = partial(bodies.from_array, body, self._limits, prepared)
+        elif kind == "application/json":
+            body = await self.body(request)
+            read = partial(bodies.from_json, body, self._limits, prepared)
+        else:
+            raise Refused(
+                415,
+                "expected multipart/form-data, image/*, application/x-npy or application/json, got"
+                f" {kind[:80]!r}",
+            )
+        images: Tensor = await to_thread.run_sync(read, limiter=self._decoders)
+        return images
+
+    async def _files(self, request: Request) -> list[bytes]:
+        most = self.settings.max_body
+        chunks = self._chunks(request, most)
+        parser = MultiPartParser(
+            request.headers, chunks, max_files=self.settings.max_images, max_fields=8
+        )
+        parser.spool_max_size = most + 1  # in memory
+        try:
+            form = await parser.parse()
+            found = form.getlist("files")
+            if len(found) != len(form.multi_items()) or any(isinstance(f, str) for f in found):
+                raise Refused(422, "expected nothing but files, in the field 'files'")
+            return [await file.read() for file in found if not isinstance(file, str)]
+        except MultiPartException as error:
+            raise Refused(422, f"expected files in a form: {error.message}") from None
+        except (KeyError, ValueError):
+            raise Refused(422, "expected files in a form with a boundary") from None
+        finally:
+            for begun in parser._files_to_close_on_error:  # also those whose end never came
+                begun.close()
+
+    async def body(self, request: Request, most: int | None = None) -> bytes:
+        """The whole body, of at most so many bytes."""
+        return b"".join(
+            [chunk async for chunk in self._chunks(request, most or self.settings.max_body)]
+        )
+
+    async def _chunks(self, request: Request, most: int) -> AsyncGenerator[bytes, None]:
+        """The body piece by piece, if it is neither too large nor too slow."""
+        sentence = f"expected a body of at most {most} bytes"
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length[:20]) > most:
+            raise Refused(413, sentence)
+        end = time.monotonic() + self.settings.timeout
+        chunks, total = request.stream().__aiter__(), 0
+        while True:
+            try:
+                left = max(end - time.monotonic(), 0.001)
+                chunk = await asyncio.wait_for(anext(chunks), left)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Refused(408, "the body did not arrive in time", Connection="close") from None
+            total += len(chunk)
+            if total > most:
+                raise Refused(413, sentence)
+            yield chunk

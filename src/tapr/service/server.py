@@ -1,0 +1,232 @@
+"""The service as a whole: a model, its engine, and uvicorn in front of it."""
+
+import asyncio
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import h11
+import torch
+import uvicorn
+from torch import nn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tapr import methods
+from tapr.errors import InputError
+from tapr.runs.device import usable
+from tapr.runs.labels import check_count
+from tapr.runs.preprocess import Preprocessing
+from tapr.service.engine import Engine
+from tapr.service.metrics import Metrics, state_bytes
+from tapr.service.security import check_host
+from tapr.service.settings import MIB, Settings
+
+CONNECTIONS = 256
+LATENCIES = 500  # of the last requests, for the dashboard
+SWITCH = 0.0005  # seconds after which a thread has to let another one run
+GRACE = 20  # seconds for requests under way when the server stops
+
+
+class Service:
+    """A model that answers over HTTP; `engine` does the work."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        preprocessing: Preprocessing,
+        settings: Settings,
+        *,
+        method: str = "steady",
+        options: Mapping[str, Any] | None = None,
+        names: tuple[str, ...] = (),
+        device: str = "cpu",
+        title: str = "",
+    ) -> None:
+        self.settings, self.preprocessing, self.names = settings, preprocessing, names
+        self.device, self.title, self.method = usable(device), title, method
+        self.version = version("tapr")
+        model = model.to(self.device)
+        adapter = methods.adapt(model, method, **(options or {}))
+        self.recipe = dict(adapter.recipe)
+        self.engine = Engine(model, adapter, settings)
+        self._warm_up()
+        self.most_state = MIB + 4 * sum(
+            t.nbytes for t in self.engine.streams.source.tensors.values()
+        )
+        self.metrics = Metrics(self.engine)
+        self.stopping = False
+        self._latencies: deque[tuple[float, float]] = deque(maxlen=LATENCIES)
+        self._before = (time.monotonic(), 0, 0.0)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self.engine.start()
+
+    def close(self) -> None:
+        """Save every stream."""
+        self.stopping = True
+        self.engine.close()
+
+    def latency(self, seconds: float) -> None:
+        """Take in how long a request took."""
+        self.metrics.latency.observe(seconds)
+        self._latencies.append((time.monotonic(), seconds))
+
+    def rates(self) -> dict[str, float | None]:
+        """Images per second since a second ago, and the latency of the last requests."""
+        when, images, rate = self._before
+        now, total = time.monotonic(), sum(self.engine.images.values())
+        if now - when >= 1:
+            rate = (total - images) / (now - when)
+            self._before = (now, total, rate)
+        recent = sorted(took for came, took in list(self._latencies) if now - came < 60)
+        p50, p95 = (recent[int(len(recent) * share)] if recent else None for share in (0.5, 0.95))
+        return {"images_per_second": rate, "p50": p50, "p95": p95}
+
+    def about(self) -> dict[str, Any]:
+        """What is served, and within which limits."""
+        limits = self.settings
+        return {
+            "tapr": self.version,
+            "model": self.title,
+            "method": self.method,
+            "recipe": self.recipe,
+            "classes": list(self.names),
+            "input": str(self.preprocessing),
+            "shape": list(self.preprocessing.size),
+            "streams": len(self.engine.streams.all),
+            "state_bytes": state_bytes(self.engine),
+            "limits": {
+                name: getattr(limits, name)
+                for name in (
+                    *("max_batch", "max_wait", "max_queue", "budget", "max_body", "max_images"),
+                    *("max_pixels", "max_streams", "in_memory", "rate", "timeout"),
+                )
+            },
+        }
+
+    def _warm_up(self) -> None:
+        """Predict one batch before the first request comes, and forget it."""
+        adapter = self.engine.adapter
+        images = torch.full((2, *self.preprocessing.size), 0.5, device=self.device)
+        logits = adapter.predict(images).logits
+        adapter.reset()
+        try:
+            check_count(self.names, logits.shape[1])
+        except InputError:
+            self.engine.streams.close()
+            raise
+
+
+class Impatient(H11Protocol):
+    """HTTP/1.1 that closes a connection whose headers do not arrive in time."""
+
+    patience = 10.0  # seconds
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for headers."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self.patience, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Wait no longer once the headers are there, and again when others begin."""
+        super().data_received(data)
+        unfinished = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        if not unfinished:
+            self._stop()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.patience, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which tells the service that it is to stop before it waits for requests."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        self._service.stopping = True
+        super().handle_exit(sig, frame)
+
+
+def bound(host: str, port: int, tokens: Path | None) -> socket.socket:
+    """A socket on this address, or a sentence why there is none."""
+    check_host(host, tokens)
+    line = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.bind((host, port))
+    except OSError as error:
+        line.close()
+        reason = error.strerror or error
+        raise InputError(f"cannot listen on {host}, port {port}: {reason}") from error
+    return line
+
+
+def serve(service: Service, line: socket.socket) -> None:
+    """Answer on a socket until a signal comes; then save every stream."""
+    sys.setswitchinterval(SWITCH)  # the owner needs the interpreter often, for a moment each time
+    Server(config(service), service).run([line])
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    """Serve on a free port of this machine from a thread, as in a notebook; yields the URL."""
+    with bound("127.0.0.1", 0, None) as line:
+        server = Server(config(service), service)
+        thread = threading.Thread(target=server.run, args=([line],), daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{line.getsockname()[1]}"
+        finally:
+            service.stopping = server.should_exit = True
+            thread.join()
+
+
+def config(service: Service) -> uvicorn.Config:
+    """uvicorn's settings for a service."""
+    from tapr.service import http
+    from tapr.service.front import Front
+
+    app = Front(
+        http.make(service),
+        service.metrics.requests,
+        open_to_all=service.settings.tokens is None,
+    )
+    return uvicorn.Config(
+        app,
+        http=Impatient,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=16_384,
+    )

@@ -1,0 +1,63 @@
+"""The unadapted model: it predicts when there is no time to adapt, and a sample of images beside.
+
+Beside it, how far the images lie from what the model was trained on is measured at every batch-norm
+layer: the Kullback-Leibler divergence between normal distributions with the mean and variance of
+the images and with the stored ones, the mean over the channels, in nats.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tapr.models.output import logits_of
+
+
+class Compared(NamedTuple):
+    """What the unadapted model says about images, and how far it finds them from its own."""
+
+    logits: Tensor  # [B, K]
+    shift: list[float]  # nats, by batch-norm layer
+
+
+class Shadow:
+    """The model as it came."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model.eval()
+        self.layers: list[Any] = [
+            layer
+            for layer in model.modules()
+            if isinstance(layer, _BatchNorm) and layer.running_mean is not None
+        ]
+
+    @torch.no_grad()
+    def predict(self, images: Tensor) -> Tensor:
+        """The logits [B, K] of images [B, C, H, W]."""
+        return logits_of(self.model(images), len(images))
+
+    @torch.no_grad()
+    def compare(self, images: Tensor) -> Compared:
+        """Predict the images and measure their shift."""
+        shift: dict[Any, float] = {}
+
+        def measure(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+            shift[layer] = _nats(layer, inputs[0])
+
+        hooks = [layer.register_forward_pre_hook(measure) for layer in self.layers]
+        try:
+            logits = self.predict(images)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return Compared(logits, [shift.get(layer, 0.0) for layer in self.layers])
+
+
+def _nats(layer: Any, x: Tensor) -> float:
+    axes = [axis for axis in range(x.ndim) if axis != 1]
+    variance, mean = torch.var_mean(x.float(), axes, correction=0)
+    known = layer.running_var + layer.eps
+    ratio = (variance + layer.eps) / known
+    distance = (mean - layer.running_mean).square() / known
+    return float(0.5 * (ratio - 1 - ratio.log() + distance).mean())

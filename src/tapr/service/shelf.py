@@ -1,0 +1,186 @@
+"""The folder of a server: its streams' states, their snapshots, and what they belong to.
+
+FOLDER/server.json             the method and its options
+FOLDER/source.safetensors      the state before any adaptation, by which the model is told
+FOLDER/predictions.sqlite      the journal, if there is one
+FOLDER/streams/NAME/           state.safetensors, about.json, snapshots/WHEN.safetensors
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tapr import files
+from tapr.adapters import Adapter
+from tapr.errors import DataError, InputError, StateError
+from tapr.runs.store import locked, save_state
+
+log = logging.getLogger("tapr.service")
+NAMES = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_WHEN = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
+SUFFIX = ".safetensors"
+
+
+@dataclass
+class About:
+    """What is written down of a stream beside its state."""
+
+    created: float = 0.0  # seconds since 1970
+    images: int = 0  # predicted
+    batches: int = 0
+    frozen: bool = False
+
+
+class Snapshot(NamedTuple):
+    """An earlier state of a stream."""
+
+    name: str  # the time at which it was taken
+    bytes: int
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that is not plain, so that it is one folder's name on every file system."""
+    if not NAMES.fullmatch(name):
+        raise InputError(
+            "expected a stream's name of 1 to 64 lower-case letters, digits, '.', '_' and '-',"
+            f" beginning with a letter or digit, got {name[:80]!r}"
+        )
+    return name
+
+
+class Shelf:
+    """Reads and writes the folder; one process at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._streams = folder / "streams"
+        self._held = ExitStack()
+
+    def claim(self, adapter: Adapter) -> None:
+        """Hold the folder for this process, if what it holds is of the same model and method."""
+        self._held.enter_context(locked(self.folder))
+        try:
+            self._check(adapter)
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let another process have the folder."""
+        self._held.close()
+
+    def _check(self, adapter: Adapter) -> None:
+        about, source = self.folder / "server.json", self.folder / f"source{SUFFIX}"
+        recipe = json.loads(json.dumps(adapter.recipe))
+        for part in self.folder.rglob(".*.part"):  # that a kill has left
+            part.unlink(missing_ok=True)
+        if not about.exists():
+            save_state(adapter, source)
+            _write(about, {"recipe": recipe})
+            return
+        begun = _read(about).get("recipe")
+        if begun != recipe:
+            raise DataError(
+                f"{self.folder} holds streams of {begun}, now {recipe}: give the same method and"
+                " options, or another folder with --state"
+            )
+        try:
+            adapter.load(source)
+        except StateError as error:
+            raise DataError(
+                f"{self.folder} holds streams of another model: give the same model, or another"
+                f" folder with --state ({error})"
+            ) from error
+
+    def names(self) -> list[str]:
+        """The streams that are there."""
+        found = self._streams.iterdir() if self._streams.is_dir() else ()
+        return sorted(path.name for path in found if NAMES.fullmatch(path.name))
+
+    def state(self, name: str) -> Path:
+        """Where the state of a stream is, or will be."""
+        return self._streams / check_name(name) / f"state{SUFFIX}"
+
+    def about(self, name: str) -> About:
+        """What was written down; nothing if that is missing or damaged, which harms no state."""
+        try:
+            found = _read(self.state(name).with_name("about.json"))
+            begun = asdict(About())
+            return About(**{key: type(begun[key])(found.get(key, begun[key])) for key in begun})
+        except (DataError, TypeError, ValueError) as error:
+            log.warning("what is known about the stream %s cannot be read: %s", name, error)
+            return About()
+
+    def write(self, name: str, adapter: Adapter, about: About) -> None:
+        """Write the state that the adapter has."""
+        save_state(adapter, self.state(name))
+        self.note(name, about)
+
+    def note(self, name: str, about: About) -> None:
+        """Write down what is known beside the state."""
+        _write(self.state(name).with_name("about.json"), asdict(about))
+
+    def remove(self, name: str) -> None:
+        """Forget a stream with its snapshots."""
+        shutil.rmtree(self.state(name).parent, ignore_errors=True)
+
+    def snapshots(self, name: str) -> list[Snapshot]:
+        """The snapshots of a stream, the oldest first."""
+        return [Snapshot(path.stem, path.stat().st_size) for path in self._snapshots(name)]
+
+    def snapshot(self, name: str, most: int) -> str:
+        """Keep the state that is on disk, and the newest `most` snapshots; return its name."""
+        when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        path = self._place(name, when)
+        path.parent.mkdir(exist_ok=True)
+        try:
+            os.link(self.state(name), path)  # a state is replaced, never written into
+        except OSError:  # a file system without links, or a full one
+            with files.atomic(path) as part:
+                shutil.copyfile(self.state(name), part)
+        for old in list(self._snapshots(name))[:-most]:
+            old.unlink(missing_ok=True)
+        return when
+
+    def kept(self, name: str, snapshot: str) -> Path:
+        """Where a snapshot is."""
+        path = self._place(name, snapshot)
+        if not _WHEN.fullmatch(snapshot) or not path.is_file():
+            names = ", ".join(each.stem for each in self._snapshots(name)) or "none"
+            raise InputError(
+                f"expected one of this stream's snapshots ({names}), got {snapshot[:80]!r}"
+            )
+        return path
+
+    def _place(self, name: str, snapshot: str) -> Path:
+        return self.state(name).parent / "snapshots" / f"{snapshot}{SUFFIX}"
+
+    def _snapshots(self, name: str) -> Iterator[Path]:
+        folder = self._place(name, "").parent
+        found = folder.iterdir() if folder.is_dir() else ()
+        return iter(sorted(path for path in found if _WHEN.fullmatch(path.stem)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged: expected an object, got {type(content).__name__}")
+    return content
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with files.atomic(path) as part:
+        part.write_text(json.dumps(content, allow_nan=False) + "\n", encoding="utf-8")
