@@ -27,6 +27,51 @@ def model() -> nn.Sequential:
     return small_model()
 
 
+class Block(nn.Module):
+    """Attention with one head and a small network, each behind a norm and beside a shortcut."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 10), nn.GELU(), nn.Linear(10, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        queries, keys, values = self.qkv(self.norm1(tokens)).chunk(3, 2)
+        attention = (queries @ keys.transpose(1, 2) / tokens.shape[2] ** 0.5).softmax(2)
+        tokens = tokens + self.proj(attention @ values)
+        return torch.as_tensor(tokens + self.mlp(self.norm2(tokens)))
+
+
+class Transformer(nn.Module):
+    """A vision transformer as timm has them, by the names of its parts, and tiny."""
+
+    def __init__(self, blocks: int = 3, width: int = 6, classes: int = 5) -> None:
+        super().__init__()
+        self.patch_embed = nn.Sequential()
+        self.patch_embed.add_module("proj", nn.Conv2d(3, width, 3, stride=3))
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, 10, width))
+        self.norm_pre = nn.Identity()
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(blocks)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.normal_(generator=generator).mul_(0.5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patch_embed(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat((self.cls_token.expand(len(patches), -1, -1), patches), 1)
+        tokens = self.blocks(self.norm_pre(tokens + self.pos_embed))
+        return torch.as_tensor(self.head(self.norm(tokens)[:, 0]))
+
+
+@pytest.fixture
+def transformer() -> nn.Module:
+    return Transformer().eval()
+
+
 @pytest.fixture
 def images() -> Tensor:
     return torch.rand(8, 3, 10, 9, generator=torch.Generator().manual_seed(1))

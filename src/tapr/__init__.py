@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         methods,
         models,
         objectives,
+        records,
         streams,
         testing,
     )
@@ -42,7 +43,7 @@ _EXPORTS = {
 }
 _PACKAGES = {
     *("adapters", "augment", "corruptions", "datasets", "methods", "models", "objectives"),
-    *("streams", "testing"),
+    *("records", "streams", "testing"),
 }
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "objectives",
     "presets",
     "recipe",
+    "records",
     "streams",
     "testing",
 ]

@@ -29,6 +29,7 @@ METHODS: Mapping[str, str] = {
     "rmt": "tapr.methods.rmt:RMT",
     "note": "tapr.methods.note:NOTE",
     "adacontrast": "tapr.methods.adacontrast:AdaContrast",
+    "foa": "tapr.methods.foa:FOA",
 }
 
 AUGMENTATIONS = (
@@ -36,7 +37,12 @@ AUGMENTATIONS = (
     *("moco", "randaugment", "resized-crop"),
 )
 PROTOCOLS = ("each", "continual", "mixed", "gradual")
-ORDERS = ("listed", "shuffled", "sorted", "dirichlet")
+ORDERS = ("listed", "shuffled", "sorted", "dirichlet", "correlated", "shift")
+
+METRICS = (
+    *("accuracy", "error", "top5", "calibration", "calibration-mass", "nll", "brier", "auroc"),
+    *("worst-domain", "worst-1000", "settling", "time", "memory", "forward", "backward"),
+)
 
 # Data set -> its title in reports.
 DATA: Mapping[str, str] = {

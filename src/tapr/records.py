@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -20,7 +20,13 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from tapr import older_records
 from tapr.errors import DataError, expectation
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FORMAT = "tapr-run-2"
+__all__ = ["BatchRecord", "Records", "RunRecord", "Shift", "load", "read"]
+Rows = Literal["images", "batches", "runs"]
+TOP = 5  # classes of each image that a record keeps
 Index = Annotated[int, Field(ge=0, lt=2**63)]  # the number of an image, or of a class
 _CORE = ("number", "images", "predicted")  # without these a line says nothing about a batch
 
@@ -51,6 +57,7 @@ class BatchRecord:
     top: list[list[Index]] = field(default_factory=list)  # [B, 5] the likeliest classes, best first
     probabilities: list[list[float]] = field(default_factory=list)  # [B, 5] of these classes
     log_likelihoods: list[float] | None = None  # [B] of the true classes
+    squares: list[float] | None = None  # [B] the sum over all classes of squared probabilities
     loss: float | None = None
     terms: dict[str, float] = field(default_factory=dict)
     steps: int = 0
@@ -58,6 +65,8 @@ class BatchRecord:
     refused: int = 0
     forward: int = 0  # images through the model
     backward: int = 0
+    shadow: int = 0  # images through the source model, for the health
+    health: dict[str, Any] | None = None  # see tapr.types.Health; None: not looked at
     seconds: float = 0.0  # of adapting and predicting, without reading or corrupting
 
     @property
@@ -199,6 +208,26 @@ class RunRecord:
         return sum(batch.seconds for batch in self.batches)
 
 
+@dataclass(frozen=True)
+class Records:
+    """Runs that were read, and a sentence for everything in their files that could not be."""
+
+    runs: list[RunRecord]
+    problems: list[str] = field(default_factory=list)
+
+    def to_pandas(self, rows: Rows = "images") -> pd.DataFrame:
+        """A table with a row for each image, each batch or each run; needs `tapr[tables]`."""
+        from tapr import frames
+
+        return frames.frame(self.runs, rows)
+
+    def to_parquet(self, path: Path | str, rows: Rows = "images") -> None:
+        """The same as a Parquet file."""
+        from tapr import frames
+
+        frames.write(frames.frame(self.runs, rows), Path(path))
+
+
 Confusion = Counter[tuple[int, int]]  # (label, predicted) -> images
 
 
@@ -260,6 +289,30 @@ def batch_line(record: BatchRecord) -> str:
     return line("batch", asdict(record))
 
 
+def load(paths: Path | str | Sequence[Path | str]) -> Records:
+    """The runs in a file or folder, or in several; folders with the folders below them."""
+    problems: list[str] = []
+    return Records(list(each(paths, problems)), problems)
+
+
+def each(paths: Path | str | Sequence[Path | str], problems: list[str]) -> Iterator[RunRecord]:
+    """The runs one by one; what is wrong with them is added to the problems."""
+    given = [paths] if isinstance(paths, Path | str) else paths
+    some = False
+    for path in _files([Path(one) for one in given]):
+        try:
+            run, wrong = read(path)
+        except DataError as error:
+            problems.append(str(error))
+            continue
+        some = True
+        problems += wrong
+        yield run
+    if not some:
+        found = f": {problems[0]}" if problems else ""
+        raise DataError(f"no run that can be read in {', '.join(map(str, given))}{found}")
+
+
 def read(path: Path) -> tuple[RunRecord, list[str]]:
     """A run's file, and a sentence for every line in it that cannot be read."""
     problems: list[str] = []
@@ -315,7 +368,7 @@ def _batch(content: Mapping[str, Any]) -> BatchRecord:
             raise ValueError(f"expected {name!r}, found none")
     batch: BatchRecord = _BATCH.validate_python(content)
     sizes = {"images": len(batch.images), "predicted": len(batch.predicted)}
-    for name in ("labels", "top", "probabilities", "log_likelihoods"):
+    for name in ("labels", "top", "probabilities", "log_likelihoods", "squares"):
         if values := getattr(batch, name):
             sizes[name] = len(values)
     if len(set(sizes.values())) > 1:
@@ -333,6 +386,18 @@ def _what(error: Exception) -> str:
         return str(error)
     first = error.errors()[0]
     return ".".join(map(str, first["loc"])) + ": " + expectation(first)
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"expected the records of runs, and {path} does not exist")
+        inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+        if not inside:
+            raise DataError(f"no .jsonl file in {path}; `tapr bench --out {path}` writes them")
+        found.update({file.resolve(): file for file in inside})
+    return list(found.values())
 
 
 def _lines(path: Path, problems: list[str]) -> Iterator[tuple[int, Any]]:

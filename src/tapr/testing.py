@@ -55,9 +55,13 @@ class Subject(NamedTuple):
         return self.make(self.model, **common)
 
     def batches(self) -> list[Tensor]:
-        """Three batches of images, the same at every call; the last is shorter."""
+        """Three batches of images, the same at every call; the last is shorter.
+
+        Neighbouring pixels are alike: from images that show nothing, a guard may let nobody learn.
+        """
         generator = torch.Generator().manual_seed(7)
-        return [torch.rand(count, *self.size, generator=generator) for count in (8, 8, 5)]
+        noise = [torch.rand(count, *self.size, generator=generator) for count in (8, 8, 5)]
+        return [(images + images.roll(1, 3)) / 2 for images in noise]
 
 
 def check_method(
@@ -68,7 +72,7 @@ def check_method(
 ) -> None:
     """Run every check on a method; an AssertionError says what does not hold.
 
-    `make(model, **common)` makes an adapter and passes `seed` and `inplace` on, as
+    `make(model, **common)` makes an adapter and passes `seed`, `inplace` and `guard` on, as
     `partial(tapr.adapt, method="module:Class")` does. `model` takes images of `size`; without it,
     a small net with batch norm is used.
 
@@ -152,6 +156,22 @@ def inference_mode_is_refused_and_leaves_the_state(subject: Subject) -> None:
         images = first.clone()
     expected = subject.adapter()(first)
     _expect(torch.equal(adapter(images), expected), "images made within it give other logits")
+
+
+def watching_changes_no_number(subject: Subject) -> None:
+    """Health is told beside the method: predictions and state are those of `guard="off"`."""
+    watched, alone = subject.adapter(guard="watch"), subject.adapter(guard="off")
+    before = torch.random.get_rng_state()
+    for batch in subject.batches():
+        one, two = watched.predict(batch), alone.predict(batch)
+        _expect(torch.equal(one.logits, two.logits), "the logits are others")
+        _expect(one[1:8] == two[1:8], f"{two[1:8]} became {one[1:8]}")
+    mine, theirs = (
+        {name: t for name, t in each.capture().tensors.items() if not name.startswith("guard.")}
+        for each in (watched, alone)
+    )
+    _expect(_equal(mine, theirs), "the state is another")
+    _expect(torch.equal(torch.random.get_rng_state(), before), "the global generator was used")
 
 
 def small_batches_are_defined(subject: Subject) -> None:
@@ -327,6 +347,7 @@ CHECKS: dict[str, Callable[[Subject], None]] = {
         the_same_seed_gives_the_same_logits,
         no_grad_changes_nothing,
         inference_mode_is_refused_and_leaves_the_state,
+        watching_changes_no_number,
         small_batches_are_defined,
         an_empty_batch_changes_nothing,
         the_images_are_not_written,

@@ -6,7 +6,7 @@ V views, B images, K classes, D features; view 0 is the original image.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -55,6 +55,32 @@ class Loss(NamedTuple):
         return cls(mean_of(per_image, keep), per_image, keep, terms)
 
 
+Verdict = Literal["ok", "watch", "harm"]
+
+
+class Health(NamedTuple):
+    """How an adapted model does beside the source model on the same images, without labels.
+
+    Predictions are compared over the last few hundred images; docs/health.md says what follows.
+    """
+
+    verdict: Verdict = "ok"
+    reason: str = ""  # in a sentence; "" when all is well
+    action: str = ""  # what the guard did about it; "" for nothing
+    images: int = 0  # that both models have seen, of those that are remembered
+    credit: float = 0.0  # how much more the witness believes the adapted model, from -1 to 1
+    agreement: float = 1.0  # the share of them that both put into the same class
+    entropy: float = 0.0  # mean, in parts of ln K, the most possible; so are the next five
+    source_entropy: float = 0.0
+    information: float = 0.0  # entropy of the mean prediction minus mean entropy
+    source_information: float = 0.0
+    spread: float = 0.0  # entropy of the mean prediction: 0 when all images are of one class
+    source_spread: float = 0.0
+    views: float = 1.0  # probability that two views of an image agree, by the source model
+    shift: tuple[float, ...] = ()  # nats between the images and the source, by batch-norm layer
+    distance: float = 0.0  # of the parameters from the source's, in parts of these
+
+
 class Prediction(NamedTuple):
     """What an adapter returns for a batch."""
 
@@ -68,6 +94,8 @@ class Prediction(NamedTuple):
     backward: int = 0  # images that went back through it
     seconds: float = 0.0  # for the batch, on the clock of the machine that asked
     timings: Mapping[str, float] = {}  # seconds by what they went into: views, learning, predicting
+    shadow: int = 0  # images that went through the source model for the guard, not in `forward`
+    health: Health | None = None  # None when the guard is off, or did not look at this batch
 
 
 def mean_of(values: Tensor, keep: Tensor) -> Tensor:

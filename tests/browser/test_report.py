@@ -1,7 +1,9 @@
 """The report in a real browser: nothing fetched, nothing complained about, nothing missing."""
 
+import csv
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -9,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tapr.cli import app
+from tapr.records import RunRecord
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -24,6 +27,9 @@ SCREENS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((1280, "light"), (3
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+
+
+METHODS = ("source", "norm", "tent", "pest-augmix")
 
 
 @pytest.fixture
@@ -67,3 +73,88 @@ def test_the_page_opens_everywhere(
         assert page.locator(".headline").inner_text().startswith("PEST with AugMix predicts")
         assert page.evaluate("document.documentElement.scrollWidth") == width  # no sideways scroll
         page.close()
+
+
+@pytest.fixture
+def page_file(
+    make_run: Callable[..., RunRecord], save_run: Callable[[RunRecord, Path], Path], tmp_path: Path
+) -> Path:
+    for protocol in ("each", "continual", "mixed"):
+        for method in METHODS:
+            save_run(make_run(method, images=400, protocol=protocol), tmp_path / "runs" / protocol)
+    path = tmp_path / "board.html"
+    command = ["report", str(tmp_path / "runs"), "--no-examples", "-o", str(path)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    return path
+
+
+def _column(page: "Page", number: int) -> list[str]:
+    return page.locator(f"#x-table tbody tr > :nth-child({number})").all_inner_texts()
+
+
+def test_an_example_is_enlarged(browser: "Browser", tmp_path: Path) -> None:
+    """By mouse and by keyboard, on a page with nothing but two examples."""
+    templates = files("tapr.reports") / "templates"
+    script = (templates / "examples.js").read_text("utf-8")
+    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
+    item = f'<li><img src="{pixel}" alt="cat, fog"><b>cat</b><span>dog → cat</span></li>'
+    dialog = '<dialog id="picture"><img alt=""><p></p><button>Close</button></dialog>'
+    path = tmp_path / "examples.html"
+    path.write_text(f'<ul class="pictures">{item * 2}</ul>{dialog}<script>{script}</script>')
+    page = browser.new_page()
+    trouble, _ = _watch(page)
+    page.goto(path.as_uri())
+    page.locator(".pictures img").first.click()
+    assert page.locator("dialog").inner_text().startswith("cat · dog → cat")
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog").is_visible()
+    page.locator(".pictures img").nth(1).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("dialog").is_visible()
+    assert trouble == []
+
+
+def test_a_leaderboard_sorts_filters_compares_and_fetches_nothing(
+    browser: "Browser", page_file: Path
+) -> None:
+    for width, scheme in SCREENS:
+        page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+        trouble, requests = _watch(page)
+        page.goto(page_file.as_uri(), timeout=120_000)
+        assert _column(page, 1) == ["PEST AugMix", "Tent", "norm", "unadapted"]
+        page.locator("#x-table thead button").nth(2).focus()
+        page.keyboard.press("Enter")
+        falling = [float(text) for text in _column(page, 3)]
+        assert falling == sorted(falling, reverse=True)
+        page.keyboard.press("Enter")
+        assert [float(text) for text in _column(page, 3)] == sorted(falling)
+        page.fill("#x-filter", "tent")
+        assert _column(page, 1) == ["Tent"]
+        page.fill("#x-filter", "")
+        page.locator("details summary").first.click()
+        page.locator("#x-methods input").first.uncheck()
+        assert len(_column(page, 1)) == 3
+        page.select_option("#x-a", "source")
+        page.select_option("#x-b", "tent")
+        assert "Tent against unadapted" in page.locator("#x-difference").inner_text()
+        page.select_option("#x-metric", label="Error, %")
+        page.select_option("#x-view", "1")
+        assert page.locator("#x-along path.curve").count() == 3
+        page.locator("#x-table td").first.click()
+        assert "95 % interval" in page.locator("#x-said").inner_text()
+        with page.expect_download() as download:
+            page.click("#x-csv")
+        rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
+        assert {row["metric"] for row in rows} == {"error"}
+        assert trouble == []
+        assert {url.split(":")[0] for url in requests} <= {"file", "data", "blob"}
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.close()
+
+
+def test_without_javascript_the_tables_remain(browser: "Browser", page_file: Path) -> None:
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(page_file.as_uri(), timeout=120_000)
+    assert page.locator("table.ranks tbody tr").count() == len(METHODS)
+    assert not page.locator("#explore").is_visible()
+    page.close()

@@ -14,16 +14,17 @@ from tapr.adapters import Adapter
 from tapr.objectives import Objective
 from tapr.types import Loss, Outputs
 
-SOURCE = {
-    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2)),
-    "source_labels": torch.arange(12) % 5,
+SOURCE_IMAGES = {
+    "source_images": torch.rand(12, 3, 10, 9, generator=torch.Generator().manual_seed(2))
 }
+SOURCE = {**SOURCE_IMAGES, "source_labels": torch.arange(12) % 5}
 LOOSE: dict[str, Any] = {"threshold": 1.0, "margin": 1.5}  # every image drives the step
 ADAPTERS: dict[str, dict[str, Any]] = {
     "source": {},
     "source-votes": {"votes": "original,flip,zoom", "weights": "information"},
     "steady": {},
     "steady-equal": {"weights": "equal", "window": 10.0},
+    "steady-learning": {"learn": True, "every": 4, "one_class": 1.0},
     "steady-two": {"votes": "original,flip", "share": [0.2, 0.7], "window": 10.0},
     "norm": {},
     "norm-votes": {"votes": "original,flip,zoom", "weights": "information"},
@@ -101,6 +102,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "roid-plain": {"weighting": False, "agreement": False, "prior_correction": "none"},
     "cmf": {},
     "cmf-released": {"preset": "released"},
+    "foa": {**SOURCE_IMAGES, "population": 6},
+    "foa-plain": {**SOURCE_IMAGES, "population": 7, "prompts": 1, "shift": False},
 }
 Make = Callable[..., Adapter]
 
@@ -108,6 +111,11 @@ Make = Callable[..., Adapter]
 @pytest.fixture(params=ADAPTERS, ids=str)
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def model(name: str, model: nn.Module, transformer: nn.Module) -> nn.Module:
+    return transformer if name.startswith("foa") else model
 
 
 @pytest.fixture
@@ -121,6 +129,18 @@ def make(name: str, model: nn.Module) -> Make:
 @pytest.mark.parametrize("check", testing.CHECKS)
 def test_every_check_holds(make: Make, model: nn.Module, check: str) -> None:
     testing.CHECKS[check](testing.Subject(make, model, (3, 10, 9)))
+
+
+ACTING = ("steady", "norm-running", "tent", "pest", "lame", "rdumb", "memo", "note", "cotta")
+
+
+@pytest.mark.parametrize("name", ACTING)
+@pytest.mark.parametrize("check", [c for c in testing.CHECKS if c != "watching_changes_no_number"])
+def test_every_check_holds_when_the_guard_acts(make: Make, model: nn.Module, check: str) -> None:
+    def acting(given: nn.Module = model, **more: Any) -> Adapter:
+        return make(given, guard="act", **more)
+
+    testing.CHECKS[check](testing.Subject(acting, model, (3, 10, 9)))
 
 
 def batches() -> list[Tensor]:
@@ -143,6 +163,7 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "tent": {"1.weight", "1.bias"},
         "source": set(),
         "steady": set(),
+        "steady-learning": {"1.weight", "1.bias"},
         "norm": set(),
         "cotta": every,
         "rotta": {"1.weight", "1.bias"},
@@ -152,6 +173,7 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "adacontrast": every,
         "lame": set(),
         "t3a": set(),
+        "foa": set(),
         "eta": {"1.weight", "1.bias"},
         "eata": {"1.weight", "1.bias"},
         "rdumb": {"1.weight", "1.bias"},

@@ -38,6 +38,7 @@ class WrittenOut:
 
     def __init__(self, model: Any, window: float) -> None:
         self.model, self.window = model, window
+        self.learning = deepcopy(model)  # the same, unless `learn` is called
         self.stored = model[1].running_mean.clone(), model[1].running_var.clone()
         self.counted = 0.0
         self.stream: list[tuple[Tensor, Tensor] | None] = [None, None, None]
@@ -54,7 +55,7 @@ class WrittenOut:
             own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
             self.stream[voter] = mixture(self.stream[voter] or own, own, part)
             kept = max(share, PRIOR / (PRIOR + total))
-            plain = deepcopy(self.model)
+            plain = deepcopy(self.learning if voter else self.model)
             mean, variance = mixture(self.stream[voter], self.stored, kept)
             plain[1].running_mean.copy_(mean)
             plain[1].running_var.copy_(variance)
@@ -69,6 +70,23 @@ class WrittenOut:
         weights = (1 - trust) * weights + trust * torch.eye(3, dtype=torch.float64)[0]
         vote: Tensor = (weights[:, None, None] * together).sum(0)
         return vote.log()
+
+    @torch.enable_grad()
+    def learn(self, images: Tensor, optimizer: torch.optim.Optimizer) -> int:
+        """A step on the images that the model is sure of, scales and shifts alone; how many."""
+        hidden = self.model[0](images).detach()
+        own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
+        mean, variance = mixture(own, self.stored, PRIOR / (PRIOR + len(images)))
+        layer = self.learning[1]
+        hidden = functional.batch_norm(
+            hidden, mean, variance, layer.weight, layer.bias, eps=layer.eps
+        )
+        uncertain = entropy(self.learning[2:](hidden).softmax(1))
+        sure = uncertain < 0.4 * math.log(self.model[-1].out_features)
+        optimizer.zero_grad()
+        uncertain[sure].mean().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return int(sure.sum())
 
     def trust(self, p: Tensor) -> Tensor:
         self.recent = [*self.recent, *p][-64:]
@@ -112,6 +130,59 @@ def test_steady_is_what_its_page_says(
     assert (plain.trust(torch.stack(plain.recent)) > 0.01) == known
     for ours, source in zip(adapter.model.parameters(), model.parameters(), strict=True):
         assert torch.equal(ours, source)
+
+
+def test_learning_is_what_its_page_says(make_model: Callable[..., nn.Sequential]) -> None:
+    """By hand: a batch teaches after it was predicted; seven images wait for further ones."""
+    model: Any = sure_model(make_model)
+    adapter: Any = tapr.adapt(model, learn=True, lr=0.1, every=8, one_class=1.0)
+    plain = WrittenOut(model, 1000.0)
+    scales = [plain.learning[1].weight, plain.learning[1].bias]
+    optimizer = torch.optim.SGD(scales, lr=0.1, momentum=0.9)
+    batches = [pictures(count, 3, 9, 8, seed=count) for count in (9, 7, 8, 10, 12)]
+    lessons = [batches[0], None, torch.cat(batches[1:3]), batches[3], batches[4]]
+    for batch, lesson in zip(batches, lessons, strict=True):
+        prediction = adapter.predict(batch)
+        with torch.no_grad():
+            torch.testing.assert_close(prediction.logits, plain(batch), rtol=0, atol=1e-9)
+        kept = 0 if lesson is None else plain.learn(lesson, optimizer)
+        assert (prediction.kept, prediction.steps) == (kept, int(kept > 0))
+        for ours, theirs in zip(adapter.moving.values(), scales, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+    assert not torch.equal(scales[0], model[1].weight)
+
+
+def test_images_of_one_class_teach_nothing(make_model: Callable[..., nn.Sequential]) -> None:
+    model: Any = sure_model(make_model)
+    with torch.no_grad():
+        model[-1].bias[0] += 1000
+    adapter: Any = tapr.adapt(model, learn=True, every=8)
+    prediction = adapter.predict(pictures(9, 3, 9, 8))
+    assert prediction.logits.argmax(1).eq(0).all()
+    assert (prediction.steps, prediction.backward) == (0, 0)
+
+
+def test_after_a_change_nothing_learnt_is_left(model: nn.Module) -> None:
+    adapter: Any = tapr.adapt(model, learn=True, one_class=1.0, every=64)
+    with torch.no_grad():
+        adapter.model[-1].weight *= 30
+    adapter(stream_of(0.0, 200, 0))
+    assert any(
+        not torch.equal(now, adapter.source.tensors[name]) for name, now in adapter.moving.items()
+    )
+    images = stream_of(0.7, 200, 1)
+    fresh: Any = tapr.adapt(adapter.model, learn=True, one_class=1.0)
+    fresh.put_back(adapter.source)
+    torch.testing.assert_close(adapter(images), fresh(images))
+
+
+def sure_model(make_model: Callable[..., nn.Sequential]) -> Any:
+    """A model in float64 with large logits, so that some images are sure."""
+    model: Any = make_model().double()
+    with torch.no_grad():
+        model[1].running_mean.fill_(0.3)
+        model[-1].weight *= 2
+    return model
 
 
 NORMS: dict[str, Any] = {
@@ -277,15 +348,24 @@ def test_a_stream_that_leaps_begins_anew(model: nn.Module, count: int) -> None:
     """Dark images, then bright ones: soon the dark ones no longer count."""
     adapter: Any = tapr.adapt(model)
     for seed in range(400 // count):
-        adapter(stream_of(0.0, count, seed))
-        assert not adapter.norms.leapt
-    leaps = 0
-    for seed in range(400 // count):
-        adapter(stream_of(0.7, count, 100 + seed))
-        leaps += adapter.norms.leapt
-    assert leaps == 1
-    assert adapter.norms.images < 400
+        assert adapter.predict(stream_of(0.0, count, seed)).forward == 3 * count
+    forwards = [
+        adapter.predict(stream_of(0.7, count, 100 + seed)).forward // count
+        for seed in range(400 // count)
+    ]
+    assert sorted(set(forwards)) == [3, 6]
+    assert forwards.count(6) == 1  # the batch at which the change is noticed is predicted anew
+    assert adapter.norms.images < 401
     assert adapter.votes.images == adapter.norms.images
+
+
+def test_the_first_batch_after_a_change_is_predicted_as_if_the_stream_began_with_it(
+    model: nn.Module,
+) -> None:
+    adapter = tapr.adapt(model)
+    adapter(stream_of(0.0, 200, 0))
+    images = stream_of(0.7, 200, 1)
+    torch.testing.assert_close(adapter(images), tapr.adapt(model)(images))
 
 
 def test_a_model_in_half_precision_gets_views_in_it(model: nn.Module) -> None:

@@ -26,7 +26,8 @@ LAYERS = {
     "cache": {"errors", "files"},
     "process": set(),
     "older_records": {"names"},
-    "records": {"errors", "names", "older_records"},
+    "records": {"errors", "frames", "names", "older_records"},
+    "frames": {"errors", "files", "records"},
     "datasets": {*BASE, "cache"},
     "corruptions": {*BASE, "cache"},
     "augment": BASE,
@@ -35,7 +36,7 @@ LAYERS = {
     "streams": {*BASE, "datasets", "corruptions"},
     "adapters": {*BASE, "augment", "models", "objectives"},
     "methods": {*BASE, "datasets", "augment", "models", "objectives", "adapters"},
-    "reports": {"errors", "names", "records"},
+    "reports": {"errors", "names", "records", "registry"},
 }
 LAYERS["runs"] = set(LAYERS) - {"reports"}
 LAYERS["testing"] = {"adapters", "errors", "types"}

@@ -11,11 +11,12 @@ from tapr.adapters.corrections import (
     Taught,
 )
 from tapr.adapters.cost import Cost, Passes
+from tapr.adapters.evolution import Evolution
 from tapr.adapters.guard import NotFinite
 from tapr.adapters.keepers import Ensemble, Filter, Keeper, Recover, Restore
 from tapr.adapters.learner import Learner
 from tapr.adapters.loop import Loop
-from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Recent, Shelved, Timely
+from tapr.adapters.memory import Balanced, Latest, Lesson, Memory, Mixed, Recent, Shelved, Timely
 from tapr.adapters.needs import Needs
 from tapr.adapters.schedule import Schedule
 from tapr.adapters.sharpness import SAM
@@ -30,6 +31,7 @@ __all__ = [
     "Correction",
     "Cost",
     "Ensemble",
+    "Evolution",
     "Filter",
     "Keeper",
     "Laplacian",
@@ -38,6 +40,7 @@ __all__ = [
     "Lesson",
     "Loop",
     "Memory",
+    "Mixed",
     "Needs",
     "NotFinite",
     "Passes",

@@ -16,15 +16,16 @@ from tapr import rng
 from tapr.adapters import moving
 from tapr.adapters.checks import RANGES, check_images, explained
 from tapr.adapters.cost import Cost, Passes, predicted
-from tapr.adapters.guard import Guard
+from tapr.adapters.guard import MODES, Guard, Mode
 from tapr.adapters.moving import Moment
 from tapr.adapters.needs import Needs, check_model, copied, own_memory
+from tapr.adapters.shadow import Said
 from tapr.errors import InputError, StateError
 from tapr.models import state
 from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
 from tapr.models.output import logits_of
 from tapr.models.scope import Scope, select
-from tapr.types import Prediction
+from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr")
 LARGEST = 1e38  # that a number of an optimiser may be
@@ -54,9 +55,11 @@ class Adapter(nn.Module, ABC):
         seed: int = 0,
         inplace: bool = False,
         layout: Layout = "kept",
+        guard: Mode = "watch",
     ) -> None:
         super().__init__()
         LAYOUTS.check(layout)
+        MODES.check(guard)
         check_model(model, self.needs)
         inside = set() if scope is None else set(select(model, scope))
         self.model = model if inplace else copied(model)
@@ -68,7 +71,7 @@ class Adapter(nn.Module, ABC):
         self.layout = layout
         arrange(self.model, layout)
         self.generator = rng.generator(seed, "views")
-        self.guard = Guard()
+        self.guard = Guard(guard if self.adapts else "off", self.model)
         self.recipe: Mapping[str, object] = {}
         self.batches = 0  # predicted so far, whatever was reset or loaded since
         self._source: Moment | None = None
@@ -82,6 +85,14 @@ class Adapter(nn.Module, ABC):
     def refused(self) -> int:
         """Steps that the guard rolled back since the start or the last reset."""
         return int(self.guard.refusals)
+
+    @final
+    def health(self) -> Health | None:
+        """How the adapted model does beside the source model, as of the last batch looked at.
+
+        None before that, and with `guard="off"`. docs/health.md says what the numbers mean.
+        """
+        return self.guard.health
 
     @property
     def passes(self) -> Passes:
@@ -139,13 +150,13 @@ class Adapter(nn.Module, ABC):
         with self._turn:
             if self._source is not None:
                 self.put_back(self._source)
+            self.guard.health = None
 
     @final
     def restart(self) -> None:
-        """Return to the source model within a stream: the draws and the refusals go on."""
-        refusals = self.guard.refusals.clone()
-        self.put_back(self.source, generators=False)
-        self.guard.refusals.copy_(refusals)
+        """Return to the source model within a stream: the draws and the guard's memory go on."""
+        with self.guard.remembering():
+            self.put_back(self.source, generators=False)
 
     @property
     def source(self) -> Moment:
@@ -181,6 +192,10 @@ class Adapter(nn.Module, ABC):
             output = model(given)
         return logits_of(output, len(images))
 
+    def as_voters(self, logits: Tensor) -> Said | None:
+        """What voters said about the batch at hand, if the source model was among them."""
+        return None
+
     @final
     def cost(self, shape: Sequence[int]) -> Cost:
         """What a batch of images of this shape [B, C, H, W] will cost; measured on one image."""
@@ -214,6 +229,10 @@ class Adapter(nn.Module, ABC):
         tensors, metadata = state.read(path)
         with self._turn:
             source = self.source
+            # What the guard remembers may be missing in the file, or of no use here.
+            known = source.tensors.keys() | source.empty
+            tensors = {n: t for n, t in tensors.items() if n in known or not _is_memory(n)}
+            tensors = {n: t for n, t in source.tensors.items() if _is_memory(n)} | tensors
             if metadata.get("source") != self._fingerprint():
                 raise StateError(
                     f"{path} was saved from another source model than this one: expected the same"
@@ -223,6 +242,7 @@ class Adapter(nn.Module, ABC):
             changed = _read_names(path, metadata, "changed")
             loose = {name for name in changed if ".model." in f".{name}"}
             empty = _read_names(path, metadata, "empty") | (source.empty - loose - tensors.keys())
+            empty = frozenset(n for n in empty if n in known or not _is_memory(n))
             saved = Moment(tensors, _read_numbers(path, metadata), empty)
             layout = metadata.get("layout", "kept")
             if not isinstance(layout, str) or layout not in LAYOUTS:
@@ -288,6 +308,9 @@ class Adapter(nn.Module, ABC):
         batches = self.batches
         try:
             prediction = self.adapt(images) if len(images) else self._nothing(images)
+            forward, backward = self._counts
+            if len(images):
+                prediction = self.guard.judge(self, images, prediction)
             self.batches = batches + 1
         except BaseException:
             assert self.guard.start is not None
@@ -295,7 +318,6 @@ class Adapter(nn.Module, ABC):
             self.put_back(self.guard.start)
             self.batches = batches
             raise
-        forward, backward = self._counts
         return prediction._replace(
             refused=self.guard.refused,
             forward=forward,
@@ -330,8 +352,15 @@ class Adapter(nn.Module, ABC):
         """A hash of the source model: what moves as it was at first, the rest as it is."""
         if self._source_hash is None:
             frozen = {n: p for n, p in self.named_parameters() if n in self.frozen}
-            self._source_hash = state.fingerprint({**frozen, **moving.own(self, self.source)})
+            moved = moving.own(self, self.source)
+            first = {name: tensor for name, tensor in moved.items() if not _is_memory(name)}
+            self._source_hash = state.fingerprint({**frozen, **first})
         return self._source_hash
+
+
+def _is_memory(name: str) -> bool:
+    """Is this what the guard remembers of a stream, which is no part of the model or the method?"""
+    return name.startswith("guard.") and name != "guard.refusals"
 
 
 def _read_numbers(path: Path | str, metadata: Mapping[str, Any]) -> dict[str, float]:

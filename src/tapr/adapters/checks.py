@@ -146,18 +146,20 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "drop": (-2, 1),
     "pseudo_labels": (0, math.inf),
     "diversity": (0, math.inf),
+    "alignment": (0, math.inf),
 }
-SHARES = ("confidence", "pull", "upright")  # numbers from 0 to 1
-ABOVE_0 = ("exponent", "temperature")
+SHARES = ("confidence", "keep", "one_class", "pull", "upright")  # numbers from 0 to 1
+ABOVE_0 = ("exponent", "temperature", "spread")
 OPTIONAL = ("margin", "fisher", "recovery", "noise")  # None: the method decides
 # Option -> smallest whole number it may be.
 COUNTS: Mapping[str, int] = {
     **{"steps": 1, "views": 0, "seed": 0},
     **{"every": 1, "copies": 1, "source_batch": 1, "source_count": 1},
+    **{"prompts": 1, "population": 6},
 }
 FLAGS = (
     *("episodic", "redraw", "compile", "amp", "inplace"),
-    *("forget", "weighting", "agreement", "detach", "full_batch"),
+    *("forget", "weighting", "agreement", "detach", "full_batch", "learn", "shift"),
 )
 MOST = 2**63  # of a whole number
 

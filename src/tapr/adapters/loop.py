@@ -19,6 +19,7 @@ from tapr.adapters.keepers import Keeper
 from tapr.adapters.memory import Lesson, Memory
 from tapr.adapters.running import Kind, Running
 from tapr.adapters.schedule import Budget, Schedule
+from tapr.adapters.shadow import Said, said
 from tapr.adapters.teacher import Teacher
 from tapr.adapters.votes import Votes, Weights
 from tapr.augment import Views
@@ -85,6 +86,7 @@ class Loop(Adapter):
         wanted = self.needs.features or named or (correction is not None and correction.features)
         self.head = heads.linear(self.model, head) if wanted else None  # its name
         self._timings: dict[str, float] = {}
+        self._said: Tensor | None = None  # by the voters about the batch at hand, [V, B, K]
         self._check_parts()
 
     def adapt(self, images: Tensor) -> Prediction:
@@ -155,19 +157,42 @@ class Loop(Adapter):
             teacher = self.consult(images) if self.correction is not None else None
             if teacher is not None and not self._asks_student:
                 return self._corrected(Outputs(teacher[None], images, teacher=teacher))
+            views = self.votes.views(images)
             with self.norms.predicting(voters):
-                logits, features = self._forward("predicting", self.votes.views(images), voters)
+                logits, features = self._forward("predicting", views, voters)
+                if self.norms.forgets():  # the stream has changed: once more, from these images on
+                    self._forget()
+                    logits, features = self._forward("predicting", views, voters)
             voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
+
+    def _forget(self) -> None:
+        """Weigh the voters anew, and return to the source's parameters: both were for others."""
+        self.votes.forget()
+        if self.schedule.steps:
+            for name, parameter in self.moving.items():
+                parameter.copy_(self.source.tensors[name].to(parameter))
+            self.optimizer.state.clear()
 
     def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
         """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
         voted: Tensor = self.votes(logits, self.norms.shift())
         if all_finite([*self.norms.buffers(), *self.votes.memory()]):
+            self._said = logits
             return voted
         why = "what is remembered of the stream is not finite"
         self.guard.roll_back(self, why, to=self.guard.start)
         return self._run("predicting", images)
+
+    def as_voters(self, logits: Tensor) -> Said | None:
+        """What the voters said, if the source model was among them: a view of share 1, unlearnt."""
+        shift = self.norms.shift()
+        if shift is None or self.schedule.steps or self._said is None:
+            return None
+        if self.votes.voters[shift.view] != "original" or self._said.shape[1:] != logits.shape:
+            return None
+        first = [shift.view, *(v for v in range(len(self._said)) if v != shift.view)]
+        return said(self._said[first], logits, shift)
 
     def teach(self, images: Tensor) -> Tensor | None:
         """What the teacher says about the images, [B, K]; None without a teacher."""
@@ -195,14 +220,12 @@ class Loop(Adapter):
     # What the loop above calls, in the order in which it does.
 
     def _begin(self, images: Tensor) -> None:
-        self._timings = {}
+        self._timings, self._said = {}, None
         self.budget.begin(len(images))
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
         self.norms.begin()
-        if self.norms.leapt:
-            self.votes.forget()
         if not self.schedule.steps and self.norms.moves:
             with self.guard.step(self), torch.no_grad(), self.norms.feeding():
                 self._run("feeding", images)

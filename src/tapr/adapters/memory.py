@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tapr import rng
+from tapr.adapters.votes import one_class
 from tapr.errors import InputError
 
 
@@ -47,6 +48,38 @@ class Recent(Memory):
         known = images if self.images is None else torch.cat([self.images, images])
         self.images = known[-self.size :].clone()
         yield Lesson(self.images)
+
+
+class Mixed(Memory):
+    """Collects `every` so many images, or a larger batch, and learns from them if they are mixed.
+
+    They are when two of them share their class, by the answers given, at most `most` more often
+    than by chance (1: always). Otherwise they are let go.
+    """
+
+    images: Tensor | None
+    answers: Tensor | None  # [N, K], probabilities
+
+    def __init__(self, every: int = 64, most: float = 0.02) -> None:
+        super().__init__()
+        self.every, self.most = every, most
+        self.register_buffer("images", None)
+        self.register_buffer("answers", None)
+
+    def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
+        """Put the images beside the others, and learn when there are enough."""
+        _check_size(self.images, images)
+        answers = logits.softmax(1)
+        if self.images is not None and self.answers is not None:
+            images, answers = torch.cat([self.images, images]), torch.cat([self.answers, answers])
+        due = len(images) >= self.every
+        self.images = (images[:0] if due else images).clone()
+        self.answers = (answers[:0] if due else answers).clone()
+        if due:
+            count = answers.new_tensor(len(answers))
+            shared = one_class(answers.mean(0), answers.square().sum(1).mean(), count)
+            if shared <= self.most:  # not with an answer that is no number
+                yield Lesson(images)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from tapr.errors import InputError, ModelError
-from tapr.models import head
+from tapr.models import head, transformer
 from tapr.models.state import oddity
 
 
@@ -20,6 +20,7 @@ class Needs(NamedTuple):
     features: str = ""
     source_images: str = ""
     rotation_head: str = ""
+    transformer: str = ""
 
 
 def check_model(model: nn.Module, needs: Needs) -> None:
@@ -57,6 +58,8 @@ def check_model(model: nn.Module, needs: Needs) -> None:
             " rotation(images) that returns logits [B, 4], and found none; the other methods do"
             " without"
         )
+    if needs.transformer:
+        transformer.find(model)
 
 
 def copied(model: nn.Module) -> nn.Module:

@@ -56,6 +56,16 @@ Weights = Literal["equal", "information"]
 WEIGHTS = Registry("weights", {name: name for name in get_args(Weights)})
 
 
+def one_class(mean: Tensor, squares: Tensor, images: Tensor) -> Tensor:
+    """How far two different images share their class, beyond chance: 0 evenly mixed, 1 always.
+
+    From the mean prediction [K] of so many images, and the mean sum of squared probabilities.
+    """
+    by_chance = 1 / max(len(mean), 2)
+    same = (images * mean.square().sum() - squares) / (images - 1).clamp(min=1)
+    return (same - by_chance) / (1 - by_chance)
+
+
 class Votes(nn.Module):
     """Fixed views of every image that predict together, by the weighted mean of probabilities.
 
@@ -200,11 +210,10 @@ class Votes(nn.Module):
         part = self._count(self.recent_images, len(p), RECENT)
         self.recent.lerp_(p.mean(0), part)
         self.squares.lerp_(p.square().sum(1).mean(), part)
-        images, by_chance = self.recent_images, 1 / max(p.shape[1], 2)
-        same = (images * self.recent.square().sum() - self.squares) / (images - 1).clamp(min=1)
-        excess = (same - by_chance) / (1 - by_chance)
-        one_class = (2 * excess * images / (images + 16)).clamp(0, 1)
-        return one_class * (-(nats / KNOWN).square()).exp()
+        images = self.recent_images
+        shared = one_class(self.recent, self.squares, images)
+        shared = (2 * shared * images / (images + 16)).clamp(0, 1)
+        return shared * (-(nats / KNOWN).square()).exp()
 
     def _count(self, images: Tensor, more: int, window: float) -> Tensor:
         """Count further images, at most `window` at a time; their share of all that count."""

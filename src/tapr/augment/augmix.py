@@ -176,10 +176,11 @@ def _weights(params: AugMixParams, images: Tensor) -> Tensor:
 
 
 def _mix(images: Tensor, chains: Tensor, weights: Tensor, result: Tensor) -> None:
-    for part in levels.chunks(images, copies=8):  # the temporaries are of four bytes, or eight
+    for part in levels.chunks(images, copies=levels.COPIES):
         mixed = images[part] * weights[part, 0]
         for chain in range(chains.shape[1]):
             mixed.addcmul_(chains[part, chain].to(weights.dtype), weights[part, 1 + chain])
-        result[part] = (
-            mixed.add_(0.5).short() if result.dtype == torch.uint8 else mixed.clamp_(0, 1)
-        )
+        if result.dtype == torch.uint8:
+            result[part] = mixed.add_(0.5).short()
+        else:
+            torch.clamp(mixed, 0, 1, out=result[part])

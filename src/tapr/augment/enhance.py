@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapr.augment.levels import Values, beside
+from tapr.augment.levels import Values, pixelwise
 
 _BOX = (125, 123, 114)  # the colour of the released code's cutout
 _BOX_GREY = 123  # the same in grey
@@ -19,12 +19,12 @@ def color(images: Tensor, factor: Values) -> Tensor:
     """Blend with the grey image: 0 is grey, 1 the image, above 1 more colourful."""
     if images.shape[1] == 1:
         return images.clone()
-    return blend(grey(images), images, _pixelwise(images, factor)).short().byte()
+    return blend(grey(images), images, pixelwise(images, factor)).short().byte()
 
 
 def sharpness(images: Tensor, factor: Values) -> Tensor:
     """Blend with the smoothed image: 0 is smooth, 1 the image, above 1 sharper."""
-    return blend(_smooth(images), images, _pixelwise(images, factor)).short().byte()
+    return blend(_smooth(images), images, pixelwise(images, factor)).short().byte()
 
 
 def cutout(images: Tensor, side: Values, centre: Values) -> Tensor:
@@ -66,12 +66,9 @@ def _smooth(images: Tensor) -> Tensor:
     smooth = images.float()
     if min(images.shape[2:]) < 3:
         return smooth
-    inner = smooth[:, :, 1:-1, 1:-1]
-    rows = smooth[:, :, :-2] + smooth[:, :, 1:-1] + smooth[:, :, 2:]
-    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * inner
-    inner.copy_(total.add_(6.5).mul_(1 / 13).floor_())
+    narrow = images.short()  # the sums are whole, and half as wide as in float32
+    rows = (narrow[:, :, :-2] + narrow[:, :, 1:-1]).add_(narrow[:, :, 2:])
+    total = (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:])
+    total.add_(narrow[:, :, 1:-1, 1:-1], alpha=4)
+    smooth[:, :, 1:-1, 1:-1] = total.float().add_(6.5).mul_(1 / 13).floor_()
     return smooth
-
-
-def _pixelwise(images: Tensor, values: Values) -> Tensor:
-    return beside(images, values).view(-1, 1, 1, 1)

@@ -87,13 +87,20 @@ def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     count, channels, height, width = images.shape
     fixed = _fixed(matrix, max(height, width))
     along, down, offset = _parts(fixed, height, width, images.device)
-    column, row = (along + (down + offset)).bitwise_right_shift_(16)
-    column, row = column.clamp_(-1, width), row.clamp_(-1, height)
+    down = down + offset
+    # A column that does not depend on y is found once for all rows, and a row likewise.
+    column = along[0] + (down[0] if fixed[1].any() else down[0, :, :1])
+    row = down[1] + (along[1] if fixed[3].any() else along[1, :, :, :1])
+    column = column.bitwise_right_shift_(16).clamp_(-1, width)
+    row = row.bitwise_right_shift_(16).clamp_(-1, height)
     # A frame stands for everything outside: cheaper than comparing every place.
     framed = images.new_full((count, channels, height + 2, width + 2), fill)
     framed[:, :, 1:-1, 1:-1] = images
-    source = column.add_(row, alpha=width + 2).add_(width + 3).long().view(count, 1, -1)
-    return framed.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
+    area = (height + 2) * (width + 2)
+    first = torch.arange(width + 3, count * channels * area, area, dtype=torch.int32)
+    source = torch.add(column, row, alpha=width + 2).view(count, 1, -1)
+    places = source + first.to(images.device).view(count, channels, 1)
+    return framed.flatten().index_select(0, places.flatten()).view(images.shape)
 
 
 def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:

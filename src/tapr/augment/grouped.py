@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tapr.augment import enhance, geometry, tone
+from tapr.augment import enhance, geometry, levels, tone
 from tapr.augment.levels import Values
 
 
@@ -43,11 +43,6 @@ def _each(draw: Draw) -> Iterator[tuple[str, Values]]:
         yield NAMES[draw.op[start]], draw.value[start:end]
 
 
-def _tabled(images: Tensor, draw: Draw, resample: str) -> Tensor:
-    """Ops that differ only in their tables run as one."""
-    return tone.look_up(images, np.concatenate([tone.TABLES[op](v) for op, v in _each(draw)]))
-
-
 def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """Ops that differ only in their matrices run as one."""
     matrices = [geometry.MATRICES[op](v, *images.shape[2:]) for op, v in _each(draw)]
@@ -68,16 +63,11 @@ class Family(NamedTuple):
 
 FAMILIES: Sequence[Family] = (
     Family({"identity": "identity"}, _plain(lambda images: images)),
-    Family(
-        {
-            "invert": "invert",
-            "solarize": "solarize from {:.0f}",
-            "solarize_add": "solarize add {:.0f}",
-            "posterize": "posterize {:.0f}-bit",
-            "brightness": "brightness {:.2f}",
-        },
-        _tabled,
-    ),
+    Family({"invert": "invert"}, _plain(tone.invert)),
+    Family({"solarize": "solarize from {:.0f}"}, _valued(tone.solarize)),
+    Family({"solarize_add": "solarize add {:.0f}"}, _valued(tone.solarize_add)),
+    Family({"posterize": "posterize {:.0f}-bit"}, _valued(tone.posterize)),
+    Family({"brightness": "brightness {:.2f}"}, _valued(tone.brightness)),
     Family({"autocontrast": "autocontrast"}, _plain(tone.autocontrast)),
     Family({"equalize": "equalize"}, _plain(tone.equalize)),
     Family({"contrast": "contrast {:.2f}"}, _valued(tone.contrast)),
@@ -96,22 +86,22 @@ FAMILIES: Sequence[Family] = (
 CAPTIONS = {name: text for family in FAMILIES for name, text in family.captions.items()}
 NAMES = tuple(CAPTIONS)
 IDENTITY = NAMES.index("identity")
+COPIES = 8  # that a group's temporaries amount to: the smaller groups are, the more they cost
 _LAST = np.cumsum([len(family.captions) for family in FAMILIES])  # each family's end in NAMES
 
 
 def apply(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """Run on each of the levels [B, C, H, W] the op drawn for it."""
     order = np.argsort(draw.op, kind="stable")
-    images = images.index_select(0, torch.from_numpy(order).to(images.device))
     draw = Draw(draw.op[order], draw.value[order], draw.centre[order])
+    images = images.index_select(0, torch.from_numpy(order).to(images.device))
     ends = np.searchsorted(draw.op, _LAST).tolist()
-    changed = [images[:0]]
+    changed = torch.empty_like(images)
     for family, start, end in zip(FAMILIES, [0, *ends], ends, strict=False):
-        if start < end:
-            drawn = Draw(draw.op[start:end], draw.value[start:end], draw.centre[start:end])
-            changed.append(family.run(images[start:end], drawn, resample))
-    back = torch.from_numpy(np.argsort(order)).to(images.device)
-    return torch.cat(changed).index_select(0, back)
+        for part in levels.chunks(images, COPIES, start, end):
+            drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
+            changed[part] = family.run(images[part], drawn, resample)
+    return changed.index_select(0, torch.from_numpy(np.argsort(order)).to(images.device))
 
 
 def caption(op: int, value: float) -> str:

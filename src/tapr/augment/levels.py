@@ -5,6 +5,7 @@ image is rounded to the nearest level first, and its result is a multiple of 1/2
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from tapr.errors import InputError
 Values = NDArray[np.float64]  # ops' parameters, one per image: few, and on the CPU
 _LARGEST = 4096  # pixels; within reach of PIL's 16.16 fixed point, however an image is sheared
 _CHUNK = 1 << 21  # elements worked on at once: fresh memory is dearer than the work itself
+COPIES = 8  # of an image that its temporaries amount to, about, where each step is a pass over it
 
 
 def check(images: Tensor) -> None:
@@ -38,10 +40,13 @@ def check(images: Tensor) -> None:
         raise InputError(f"expected images in [0, 1], got {end} {bound:g}")
 
 
-def chunks(images: Tensor, copies: int = 1) -> Iterator[slice]:
+def chunks(
+    images: Tensor, copies: int = 1, start: int = 0, end: int | None = None
+) -> Iterator[slice]:
     """Slices of the batch, each of so few pixels, times `copies`, that temporaries stay small."""
     size = max(1, _CHUNK // (copies * images.shape[1:].numel()))
-    return (slice(start, start + size) for start in range(0, len(images), size))
+    end = len(images) if end is None else end
+    return (slice(first, min(first + size, end)) for first in range(start, end, size))
 
 
 def to_levels(images: Tensor) -> Tensor:
@@ -49,8 +54,11 @@ def to_levels(images: Tensor) -> Tensor:
     if images.dtype == torch.uint8:
         return images.contiguous()
     half = torch.tensor(0.5, dtype=images.dtype, device=images.device)
-    # By way of int16, which torch converts to and from with vector instructions.
-    return torch.add(half, images, alpha=255).short().byte().contiguous()
+    levels = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+    for part in chunks(images, copies=COPIES):
+        # By way of int16, which torch converts to and from with vector instructions.
+        levels[part] = torch.add(half, images[part], alpha=255).short()
+    return levels
 
 
 def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
@@ -60,11 +68,12 @@ def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
 
 def write(levels: Tensor, images: Tensor) -> None:
     """Write levels into images of any type, without a temporary copy."""
-    images.copy_(levels)
-    if images.dtype != torch.uint8:
-        images.div_(255)
+    for part in chunks(images, copies=COPIES):
+        images[part] = levels[part]
+        if images.dtype != torch.uint8:
+            images[part].div_(255)
 
 
-def beside(images: Tensor, values: Values) -> Tensor:
-    """Put parameters, as float32, on the device of the images."""
-    return torch.from_numpy(values.astype(np.float32)).to(images.device)
+def pixelwise(images: Tensor, values: Values, kind: type[np.number[Any]] = np.float32) -> Tensor:
+    """Put parameters beside the pixels of their images: [B, 1, 1, 1], on their device."""
+    return torch.from_numpy(values.astype(kind)).to(images.device).view(-1, 1, 1, 1)

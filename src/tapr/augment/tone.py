@@ -1,42 +1,15 @@
-"""Ops that look every level up in a table of 256: one table per image, or per channel of it.
+"""Ops that change every level on its own, by arithmetic or by a table for each channel.
 
-Functions of uint8 images [B, C, H, W]; parameters are one float64 per image.
+Functions of uint8 images [B, C, H, W]; parameters are one float64 per image. Whole numbers stay in
+8 or 16 bits: every pass over the pixels costs as much as their bytes.
 """
-
-from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tapr.augment.enhance import blend, grey
-from tapr.augment.levels import Values, beside
-
-Tables = NDArray[np.uint8]  # [B, 256]
-_LEVELS = np.arange(256)
-_SOLARIZED = np.where(np.arange(257)[:, None] > _LEVELS, _LEVELS, 255 - _LEVELS).astype(np.uint8)
-_POSTERIZED = (_LEVELS & -(1 << np.arange(7, -1, -1)[:, None])).astype(np.uint8)
-
-
-def _solarize_add(addition: Values) -> Tables:
-    added = (_LEVELS + np.floor(addition)[:, None]).clip(0, 255)
-    return np.where(added < 128, added, 255 - added).astype(np.uint8)
-
-
-def _brightness(factor: Values) -> Tables:
-    product = _LEVELS.astype(np.float32) * factor.astype(np.float32)[:, None]
-    return product.clip(0, 255).astype(np.uint8)
-
-
-# The ops whose tables depend on nothing but the parameter.
-TABLES: Mapping[str, Callable[[Values], Tables]] = {
-    "invert": lambda values: _SOLARIZED[np.zeros(len(values), int)],
-    "solarize": lambda threshold: _SOLARIZED[np.ceil(threshold).clip(0, 256).astype(int)],
-    "solarize_add": _solarize_add,
-    "posterize": lambda bits: _POSTERIZED[np.floor(bits).clip(1, 8).astype(int) - 1],
-    "brightness": _brightness,
-}
+from tapr.augment.levels import Values, pixelwise
 
 
 def invert(images: Tensor) -> Tensor:
@@ -46,31 +19,34 @@ def invert(images: Tensor) -> Tensor:
 
 def solarize(images: Tensor, threshold: Values) -> Tensor:
     """Invert the levels at or above `threshold`."""
-    return look_up(images, TABLES["solarize"](threshold))
+    below = np.ceil(threshold).clip(0, 256) - 1
+    return _inverted_above(pixelwise(images, below, np.int16), images.short())
 
 
 def solarize_add(images: Tensor, addition: Values) -> Tensor:
     """Add `addition` to every level, then invert those at or above 128."""
-    return look_up(images, TABLES["solarize_add"](addition))
+    more = pixelwise(images, np.floor(addition).clip(-256, 256), np.int16)
+    return _inverted_above(127, images.short().add_(more).clamp_(0, 255))
 
 
 def posterize(images: Tensor, bits: Values) -> Tensor:
     """Keep the `bits` highest bits of every level: 1 to 8; below 1 counts as 1, above 8 as 8."""
-    return look_up(images, TABLES["posterize"](bits))
+    kept = 256 - 2 ** (8 - np.floor(bits).clip(1, 8))
+    return images.bitwise_and(pixelwise(images, kept, np.uint8))
 
 
 def brightness(images: Tensor, factor: Values) -> Tensor:
     """Blend with black: 0 is black, 1 the image, above 1 brighter."""
-    return look_up(images, TABLES["brightness"](factor))
+    brighter = images.float().mul_(pixelwise(images, factor))
+    return brighter.clamp_(0, 255).short().byte()
 
 
 def contrast(images: Tensor, factor: Values) -> Tensor:
     """Blend with the image's mean grey: 0 is that grey, 1 the image, above 1 more contrast."""
     total, pixels = grey(images).sum((1, 2, 3), dtype=torch.long), images.shape[2:].numel()
     mean = ((2 * total + pixels) // (2 * pixels)).float()  # rounded, a half upwards
-    levels = torch.arange(256, dtype=torch.float32, device=images.device)
-    table = blend(mean.unsqueeze(1), levels, beside(images, factor).unsqueeze(1))
-    return _look_up(images, table.short().byte().unsqueeze(1))
+    factors = pixelwise(images, factor)
+    return blend(mean.view(-1, 1, 1, 1), images, factors).short().byte()
 
 
 def autocontrast(images: Tensor) -> Tensor:
@@ -88,24 +64,30 @@ def autocontrast(images: Tensor) -> Tensor:
 
 def equalize(images: Tensor) -> Tensor:
     """Give each channel a flat histogram, as nearly as its levels allow."""
-    count, channels = images.shape[:2]
-    pixels = images.reshape(count * channels, -1).long()
-    first = torch.arange(0, 256 * count * channels, 256, device=images.device).unsqueeze(1)
-    histogram = torch.bincount((pixels + first).flatten(), minlength=256 * count * channels)
-    histogram = histogram.view(-1, 256)
-    brightest = pixels.amax(1, keepdim=True)
+    pixels = images.flatten(0, 1).flatten(1)
+    places = _places(pixels)
+    histogram = torch.bincount(places, minlength=256 * len(pixels)).view(-1, 256).int()
+    brightest = pixels.amax(1, keepdim=True).long()
     step = (pixels.shape[1] - histogram.gather(1, brightest)) // 255
-    below = (histogram.cumsum(1) - histogram).add_(step // 2)
+    below = (histogram.cumsum(1, dtype=torch.int32) - histogram).add_(step // 2)
     table = (below // step.clamp(min=1)).clamp_(0, 255).byte()
     levels = torch.arange(256, dtype=torch.uint8, device=images.device)
-    return torch.where(step > 0, table, levels).gather(1, pixels).view(images.shape)
-
-
-def look_up(images: Tensor, table: Tables) -> Tensor:
-    """Each pixel's entry in its image's table."""
-    return _look_up(images, torch.from_numpy(table).to(images.device).unsqueeze(1))
+    tables = torch.where(step > 0, table, levels)
+    return tables.flatten().index_select(0, places).view(images.shape)
 
 
 def _look_up(images: Tensor, table: Tensor) -> Tensor:
-    table = table.expand(-1, images.shape[1], -1)  # [B, C, 256]
-    return table.gather(2, images.flatten(2).long()).view(images.shape)
+    """Each pixel's entry in the table of its channel, [B, C, 256]."""
+    places = _places(images.flatten(0, 1).flatten(1))
+    return table.flatten().index_select(0, places).view(images.shape)
+
+
+def _places(pixels: Tensor) -> Tensor:
+    """Where each of the levels [R, P] stands in R tables behind one another; int32 is quicker."""
+    first = torch.arange(0, 256 * len(pixels), 256, dtype=torch.int32, device=pixels.device)
+    return pixels.int().add_(first.unsqueeze(1)).flatten()
+
+
+def _inverted_above(most: Tensor | int, levels: Tensor) -> Tensor:
+    """Invert the levels, int16, above `most`: where that is less, a shift sets every bit."""
+    return (most - levels).bitwise_right_shift_(15).bitwise_xor_(levels).byte()

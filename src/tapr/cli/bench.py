@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from tapr.cli import app
 from tapr.cli.completing import among, specs
 from tapr.cli.logs import LOGGERS
 from tapr.cli.overrides import Replaced, with_overrides
+from tapr.cli.sweep import Size, Wanted, report_on, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ def bench(
             help="A ready-made spec (`--list` shows them) or a TOML file.", autocompletion=specs
         ),
     ] = "cifar10c",
+    size: Size = None,
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
     out: Annotated[
         Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")
@@ -56,7 +58,8 @@ def bench(
     """Run methods on a stream and compare them; a killed run resumes where it stopped.
 
     Flags replace values of the spec. Every cell (a method on a domain with a seed) is one file of
-    records in `--out`; finished cells are not run again. `tapr report OUT` shows them.
+    records in `--out`; finished cells are not run again. `tapr report OUT` shows them. A spec that
+    goes over several streams or models, such as `leaderboard`, runs a process for every core.
 
     Example: `tapr bench cifar10c --corruptions fog,contrast --images 1000 --out runs/first`
     """
@@ -66,9 +69,13 @@ def bench(
 
     if list_specs:
         for name in sorted(specs.READY):
-            typer.echo(f"{name:16s} {specs.load(name, {}).about}")
+            typer.echo(f"{name:16s} {specs.values(name)['about']}")
         return
-    chosen = specs.load(spec, replaced.values, replaced.options)
+    values = specs.values(spec, size=size)
+    if "over" in values:
+        _sweep(values, replaced, Wanted(None, None, out, resume, as_json, quiet), log)
+        return
+    chosen = specs.make(specs.replaced(values, replaced.values, replaced.options))
     folder = out or Path("runs") / chosen.name
     logger = LOGGERS[log](folder) if log else None
     run = Bench(chosen, folder)
@@ -77,6 +84,15 @@ def bench(
         _run(run, view_of(run.cells, as_json, quiet), logger)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
+
+
+def _sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted, log: str | None) -> None:
+    """A spec over several values is a sweep, in as many processes as there are cores."""
+    from tapr.errors import InputError
+
+    if log:
+        raise InputError("--log is for one stream at a time, and the spec goes over several")
+    report_on(run_sweep(values, replaced, wanted), wanted)
 
 
 def check_fresh(folder: Path, resume: bool) -> None:

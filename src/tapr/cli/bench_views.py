@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Self
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from tapr import records
+from tapr.reports.beside import Beside, beside, own
+from tapr.reports.published import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,6 +110,8 @@ class Shown(BenchView):
         self.began = time.monotonic()
         self.old = 0.0
         self.images = 0
+        self.titles = list(dict.fromkeys(cell.title for cell in cells))
+        self.published = _published(cells)
 
     def start(self, cell: Cell, so_far: RunRecord | None) -> None:
         """Work that an earlier run did tells nothing about this one's pace."""
@@ -132,8 +138,7 @@ class Shown(BenchView):
         return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
 
     def _done(self, cell: Cell) -> float:
-        images = sum(len(domain) for domain in cell.domains)
-        return cell.work * min(self.tallies[cell].images / images, 1)
+        return cell.work * self.tallies[cell].images / cell.images
 
 
 class Lines(Shown):
@@ -154,7 +159,7 @@ class Lines(Shown):
         if self.tallies:
             from rich.console import Console
 
-            Console().print(table(self))
+            Console().print(whole(self))
 
 
 class LiveTable(Shown):
@@ -162,7 +167,7 @@ class LiveTable(Shown):
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         super().__init__(cells)
-        self.live = Live(get_renderable=lambda: table(self), refresh_per_second=2)
+        self.live = Live(get_renderable=lambda: whole(self), refresh_per_second=2)
 
     def __enter__(self) -> Self:
         self.live.start()
@@ -172,9 +177,15 @@ class LiveTable(Shown):
         self.live.stop()
 
 
+def whole(view: Shown) -> Group:
+    """The table, and below it where the published numbers come from or why there are none."""
+    line = view.published.line
+    return Group(table(view), *[Text(line)] * bool(line))
+
+
 def table(view: Shown) -> Table:
     """Accuracy of each method on each domain so far, and the mean over finished domains."""
-    titles = list(dict.fromkeys(cell.title for cell in view.cells))
+    titles = view.titles
     columns = list(dict.fromkeys(cell.column for cell in view.cells))
     tall = len(titles) > MOST_ACROSS or any(cell.variant for cell in view.cells)
     shown = Table(box=SIMPLE_HEAD, caption=_caption(view), show_footer=not tall)
@@ -190,6 +201,18 @@ def _caption(view: Shown) -> str:
     return f"accuracy in % so far; {pace}, {view.left()} left"
 
 
+def _published(cells: Sequence[Cell]) -> Beside:
+    """What was published for the methods, in their order; nothing for the variants of a sweep."""
+    systems = {cell.title: (cell.identity["method"], cell.identity["options"]) for cell in cells}
+    if any(cell.variant for cell in cells):
+        return Beside([None] * len(systems), [""] * len(systems), "")
+    domains = [domain for cell in cells for domain in cell.domains]
+    levels = sorted({domain.severity for domain in domains if domain.severity is not None})
+    facts = {**cells[0].identity["setting"], "severities": levels}
+    corruptions = {domain.corruption for domain in domains}
+    return beside(facts, corruptions, [*systems.values()], (*own(), *TABLES))
+
+
 def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
     """Methods across, domains down."""
     common = [c for c in columns if all(_finished(view, c, title) for title in titles)]
@@ -200,17 +223,26 @@ def _fill(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> N
         shown.add_row(column, *(_entry(view, column, title) for title in titles))
     if len(columns) == 1:
         shown.add_row("class mean", *(_class_mean(view, title) for title in titles))
+    if view.published.any:
+        shown.add_section()
+        shown.add_row("published", *map(_percent, view.published.numbers))
 
 
 def _fill_tall(shown: Table, view: Shown, titles: list[str], columns: list[str]) -> None:
     """Many methods, or the variants of a sweep, down; domains across."""
     shown.add_column(escape(view.cells[0].identity["spec"]))
-    for column in [*columns, f"mean of {len(columns)}"]:
+    others = view.published.any
+    for column in [*columns, f"mean of {len(columns)}", *["published"] * others]:
         shown.add_column(column, justify="right")
-    for title in titles:
+    for title, number in zip(titles, view.published.numbers, strict=True):
         whole = all(_finished(view, column, title) for column in columns)
         mean = _mean(view, columns, title) if whole else ""
-        shown.add_row(escape(title), *(_entry(view, column, title) for column in columns), mean)
+        line = [*(_entry(view, column, title) for column in columns), mean]
+        shown.add_row(escape(title), *line, *[_percent(number)] * others)
+
+
+def _percent(published: float | None) -> str:
+    return "-" if published is None else f"{100 * published:.1f}"
 
 
 def _mean(view: Shown, columns: list[str], title: str) -> str:

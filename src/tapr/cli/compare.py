@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapr.cli import app
+from tapr.cli.report import Metric
 
 if TYPE_CHECKING:
     from tapr.reports.paired import Comparison, Pairing, Side
@@ -22,6 +23,7 @@ def compare(
     methods: str | None = typer.Option(
         None, help="The labels of two methods of A, or of one that both A and B have."
     ),
+    metric: Metric = "accuracy",
     as_json: bool = typer.Option(False, "--json", help="Print the numbers as JSON."),
 ) -> None:
     """Compare two methods, or two runs, image by image.
@@ -30,13 +32,16 @@ def compare(
     difference), and whether it fixes more images than it breaks (McNemar's exact test). Refuses
     runs whose images are not the same.
 
+    `--metric` compares another number than accuracy, such as the calibration error; McNemar's test
+    is for shares of images alone.
+
     Example: `tapr compare runs/demo --methods tent,pest-augmix`, or `tapr compare A.jsonl B.jsonl`
     """
     from tapr import names
-    from tapr.reports import paired
+    from tapr.reports import metrics, paired
 
     first, second = _sides(runs, names.pieces(methods, ",") if methods else [])
-    found = paired.compare(first, second)
+    found = paired.compare(first, second, metrics.METRICS[metric])
     typer.echo(_json(found, first, second) if as_json else _text(found, first, second))
 
 
@@ -104,6 +109,7 @@ def _json(found: Comparison, first: Side, second: Side) -> str:
         {
             "first": first.name,
             "second": second.name,
+            "metric": found.metric.name,
             "overall": numbers(found.overall),
             "domains": {d.name: numbers(pairing) for d, pairing in found.domains.items()},
             "differing": found.differing,

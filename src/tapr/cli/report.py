@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tapr import names
 from tapr.cli import app
+from tapr.cli.completing import among
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tapr.reports.html import Chapter
+    from tapr.reports.leaderboard import Leaderboard
     from tapr.reports.results import Results
     from tapr.reports.tables import Table
 
 STDOUT = "-"
+FEW = 4  # settings whose figures and examples fit on one page
+Metric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="The number to show: " + ", ".join(f"`{name}`" for name in names.METRICS) + ".",
+        autocompletion=among(names.METRICS),
+    ),
+]
 
 
 @app.command()
@@ -31,34 +44,54 @@ def report(
     csv: str | None = typer.Option(None, metavar="FILE", help="Every number, a line each."),
     markdown: str | None = typer.Option(None, metavar="FILE", help="The main table."),
     latex: str | None = typer.Option(None, metavar="FILE", help="The main table, for booktabs."),
+    parquet: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Every image of every run, as a Parquet file."),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write the figures as SVG and PNG.")
     ] = None,
+    metric: Metric = "accuracy",
     examples: bool = typer.Option(True, help="Show images that adaptation fixed or broke."),
 ) -> None:
     """Make a page of a benchmark's records: tables, figures, examples, and how to repeat it.
 
     Records of different settings are shown apart. `--csv`, `--markdown` and `--latex` write tables
-    ("-" prints them); with one of these or `--figures`, the page is made only if -o asks for it.
+    ("-" prints them); with one of these, `--parquet` or `--figures`, the page is made only if -o
+    asks for it. `--metric` is what the tables, the page and its figures are about.
 
     Example: `tapr report runs/demo -o report.html`
     """
     from tapr.reports import results as reading
+    from tapr.reports.leaderboard import leaderboard
+    from tapr.reports.metrics import METRICS
     from tapr.reports.tables import table
 
+    wanted = METRICS[metric]
+    if parquet:
+        _write_parquet(runs, parquet)
     results = reading.read(runs)
     for problem in results.problems:
         typer.echo(f"tapr: warning: {problem}", err=True)
-    tables = [table(setting) for setting in results.settings]
+    tables = [table(setting, wanted) for setting in results.settings]
     _write_tables(tables, csv, markdown, latex)
-    if figures or out or not (csv or markdown or latex):
-        chapters = _chapters(tables, examples)
+    if figures or out or not (csv or markdown or latex or parquet):
+        board = leaderboard(tables)
+        few = board is None or len(tables) <= FEW
         if figures:
-            _write_figures(chapters, figures)
+            _write_figures(_chapters(tables, examples, True), board, figures)
         if out or not figures:
             out = out or Path("report.html")
+            chapters = _chapters(tables, examples, few)
             command = shlex.join(["tapr", "report", *map(str, runs), "-o", str(out)])
-            _write(out, _page(chapters, results, command).encode())
+            _write(out, _page(chapters, results, command, board).encode())
+
+
+def _write_parquet(runs: list[Path], path: Path) -> None:
+    from tapr import records
+
+    records.load(runs).to_parquet(path)
+    typer.echo(f"{path}: {path.stat().st_size / 1024:,.0f} KiB", err=True)
 
 
 def _write_tables(
@@ -74,31 +107,43 @@ def _write_tables(
             _write(Path(where), make(tables).encode())
 
 
-def _chapters(tables: Sequence[Table], examples: bool) -> list[Chapter]:
+def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapter]:
+    """With many settings the page has its own controls, and examples for each model alone."""
     from tapr.cli.report_examples import gallery
     from tapr.reports.html import Chapter, Gallery
     from tapr.reports.plots import drawings
 
-    return [
-        Chapter(table, drawings(table), gallery(table) if examples else Gallery())
-        for table in tables
-    ]
+    models: set[object] = set()
+    chapters = []
+    for table in tables:
+        model = table.setting.facts.get("model")
+        wanted = examples and (few or model not in models)
+        models.add(model)
+        shown = drawings(table) if few else []
+        chapters.append(Chapter(table, shown, gallery(table) if wanted else Gallery()))
+    return chapters
 
 
-def _page(chapters: Sequence[Chapter], results: Results, command: str) -> str:
+def _page(
+    chapters: Sequence[Chapter], results: Results, command: str, board: Leaderboard | None
+) -> str:
     from importlib.metadata import version
 
     from tapr.reports.html import page
 
-    return page(chapters, results, command, version("tapr"))
+    return page(chapters, results, command, version("tapr"), board)
 
 
-def _write_figures(chapters: Sequence[Chapter], folder: Path) -> None:
+def _write_figures(chapters: Sequence[Chapter], board: Leaderboard | None, folder: Path) -> None:
     import io
 
     from tapr.cli.report_examples import contact_sheet
     from tapr.reports.drawing import png, svg
+    from tapr.reports.plots import costs
 
+    if board and (drawing := costs(board)):
+        _write(folder / f"{drawing.name}.svg", svg(drawing.figure).encode())
+        _write(folder / f"{drawing.name}.png", png(drawing.figure))
     for number, chapter in enumerate(chapters, 1):
         prefix = f"{number}-" if len(chapters) > 1 else ""
         for drawing in chapter.drawings:

@@ -27,6 +27,9 @@ Assignments = Annotated[
         " are crossed.",
     ),
 ]
+Size = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A size that the spec has, e.g. `small`.")
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -66,6 +69,7 @@ def sweep(
     spec: Annotated[
         str, typer.Argument(help="A ready-made spec or a TOML file.", autocompletion=specs)
     ],
+    size: Size = None,
     over: Assignments = None,
     jobs: Jobs = None,
     out: Out = None,
@@ -86,9 +90,8 @@ def sweep(
     """
     from tapr.runs import spec as specs
 
-    folder = _run(specs.values(spec), replaced, Wanted(over, jobs, out, resume, as_json, quiet))
-    if not quiet and not as_json:
-        typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
+    wanted = Wanted(over, jobs, out, resume, as_json, quiet)
+    report_on(run_sweep(specs.values(spec, size=size), replaced, wanted), wanted)
 
 
 @app.command()
@@ -120,12 +123,19 @@ def ablate(
     from tapr.runs.sweep import ABLATIONS
 
     values = specs.values(name, ABLATIONS)
-    folder = _run(values, replaced, Wanted(over, jobs, out, resume, as_json, quiet))
+    folder = run_sweep(values, replaced, Wanted(over, jobs, out, resume, as_json, quiet))
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    figure: tapr figures {folder} --only {name}")
 
 
-def _run(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Path:
+def report_on(folder: Path, wanted: Wanted) -> None:
+    """Say where the records are."""
+    if not wanted.quiet and not wanted.as_json:
+        typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
+
+
+def run_sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Path:
+    """Run every cell of a spec over a grid; return the folder of the records."""
     from tapr.cli.bench import check_fresh, view_of
     from tapr.runs import spec as specs
     from tapr.runs import sweep as sweeps

@@ -31,6 +31,12 @@ def train(
     model: str | None = typer.Option(
         None, help="The architecture, e.g. `small` or `wrn-40-2`.  [default: the data set's]"
     ),
+    rotation: bool = typer.Option(
+        False,
+        "--rotation",
+        help="Give the model a second head, which learns along with the first by how many quarter "
+        "turns an image is rotated: the method `ttt` needs it.",
+    ),
     epochs: int | None = typer.Option(
         None,
         min=1,
@@ -55,7 +61,7 @@ def train(
     ),
     weights: str | None = typer.Option(
         None,
-        help="Weights to begin with, except for the head: a file, or `timm:NAME`.  "
+        help="Weights to begin with, except for the heads: a name, a file, or `timm:NAME`.  "
         "[default: the data set's, or random]",
     ),
     device: str = typer.Option(
@@ -71,13 +77,17 @@ def train(
     `visda`: `resnet-50` from timm's ImageNet weights, 10 epochs, batches of 64, learning rate
     0.002. Otherwise: `small`, 40 epochs, batches of 128, learning rate 0.2, `crop-flip`.
 
-    The result is `OUT/model.safetensors`, which `tapr.models.load` takes, and its card.
+    The result is `OUT/model.safetensors`, which `tapr.models.load` takes, and its card. With
+    `--rotation` it has a second head, as the method `ttt` wants it, and a step costs twice as much.
     After an interruption the same command with `--resume` ends in the same weights, bit for bit.
 
     Example: `tapr train cifar10 --model small --epochs 40 --seed 0 --out runs/cifar10-small`
     """
+    from dataclasses import replace
+
     from tapr import datasets
     from tapr.errors import InputError
+    from tapr.models.architectures import with_rotation
     from tapr.runs.train import CHECKPOINT, Training, recipe
 
     given = {
@@ -92,6 +102,8 @@ def train(
     }
     asked = {key: value for key, value in given.items() if value is not None}
     wanted = recipe(dataset, seed=seed, **asked)
+    if rotation:
+        wanted = replace(wanted, architecture=with_rotation(wanted.architecture))
     if dataset.startswith(datasets.FOLDER):
         raise InputError(f"expected a data set with a train split, got {dataset}, which has none")
     if (out / CHECKPOINT).exists() and not resume:
@@ -121,9 +133,11 @@ def _show(steps: Iterator[Step], epochs: int) -> None:
             bar.update(task, completed=step.done, total=step.total)
             if step.epoch:
                 record = step.epoch
+                turns = record.get("rotation_accuracy")
                 bar.console.print(
                     f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}  "
                     f"train accuracy {record['train_accuracy']:.2%}  "
-                    f"{record['images_per_second']:.0f} images/s",
+                    + ("" if turns is None else f"rotation accuracy {turns:.2%}  ")
+                    + f"{record['images_per_second']:.0f} images/s",
                     highlight=False,
                 )

@@ -92,7 +92,7 @@ class EATA(Learner):
             with torch.enable_grad():
                 logits = _explained(self.ask, images)
                 loss = functional.cross_entropy(logits, logits.argmax(1))
-                gradients = torch.autograd.grad(loss, weights)
+                gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
             total += torch.cat([gradient.flatten() for gradient in gradients]).square()
         self.put_back(before)
         return total / len(batches)

@@ -1,14 +1,23 @@
 """Steady: the source model, and two views of the image with anchored statistics, vote."""
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import nn, optim
 
-from tapr.adapters import Loop, Votes
+from tapr.adapters import Loop, Mixed, Schedule, Votes
+from tapr.adapters.checks import check_options
 from tapr.adapters.votes import Weights
 from tapr.errors import InputError
+from tapr.models.scope import SCOPES, Scope
 from tapr.models.statistics import Statistics
+from tapr.objectives import entropy
+from tapr.types import Loss, Outputs
+
+SURE = 0.4  # times ln K: the entropy below which an image teaches, as in ETA and SAR
+MOMENTUM = 0.9
 
 
 class Steady(Loop):
@@ -17,7 +26,16 @@ class Steady(Loop):
     Ours: docs/steady.md. The original image meets the source's batch-norm statistics, the mirrored
     and the zoomed one a mixture with the stream's, of which `share` is the source's. Statistics
     are counted in images (`prior`, `window`), so that any batch size will do. Without batch-norm
-    layers the views vote all the same.
+    layers the views vote all the same. When the stream changes, the batch that shows it is
+    predicted anew, by 3 more forwards.
+
+    `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers in
+    `scope` (below the top quarter of the blocks, as SAR has it) take a step down the entropy of the
+    images that the model is sure of, at rate `lr`: 1 forward and 1 backward more, for `every` 64
+    images or a larger batch. These teach only if their classes are mixed: if two of them share a
+    class, by the vote, at most `one_class` more often than by chance. The source model keeps its
+    vote as it came (where the layers are torch's batch norm), and when the stream changes, all
+    return to the source's scales.
     """
 
     title = "steady"
@@ -31,12 +49,30 @@ class Steady(Loop):
         share: Sequence[float] = (1.0, 0.3, 0.5),
         prior: float = 16.0,
         window: float = 1000.0,
+        learn: bool = False,
+        lr: float = 0.3,
+        every: int = 64,
+        one_class: float = 0.02,
+        scope: str | Scope = "lower_norm",
         **common: Any,
     ) -> None:
+        check_options({"learn": learn, "lr": lr, "every": every, "one_class": one_class})
         voters = Votes.of(votes, weights, window)
         statistics = Statistics("window", share=share, prior=prior, window=window)
         if len(statistics.shares) not in (1, voters.count):
             raise InputError(
                 f"expected a share for each of {voters.count} voters, got {len(statistics.shares)}"
             )
-        super().__init__(model, statistics=statistics, votes=voters, **common)
+        parts: dict[str, Any] = {}
+        if learn:
+            parts["optimizing"] = partial(optim.SGD, lr=lr, momentum=MOMENTUM)
+            parts["scope"] = scope if callable(scope) else SCOPES[scope](model)
+            parts["schedule"] = Schedule(predict="before")
+            parts["memory"] = Mixed(every, one_class)
+        super().__init__(model, statistics=statistics, votes=voters, **parts, **common)
+
+    def objective(self, outputs: Outputs) -> Loss:
+        """The entropy of the images that the model is sure of."""
+        value = entropy(outputs.logits[0])
+        keep = value.detach() < SURE * math.log(outputs.classes)
+        return Loss.mean(value, keep, {"entropy": value})

@@ -24,7 +24,10 @@ from tapr.registry import Registry, suggest
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
-UNSAID = ("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window")
+UNSAID = (
+    *("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),
+    "guard",
+)
 _WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for
 
@@ -185,8 +188,24 @@ class About(NamedTuple):
     presets: Mapping[str, Options]
 
 
-class _Tiny(nn.Sequential):
-    """A model with all that a method may need."""
+class _Tiny(nn.Module):
+    """A model with all that a method may need: batch norm, a transformer, a head, a second one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch_embed = nn.Sequential()
+        self.patch_embed.add_module("proj", nn.Conv2d(3, 4, 3))
+        self.patch_embed.add_module("norm", nn.BatchNorm2d(4))
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, 4))
+        self.blocks = nn.Sequential(nn.TransformerEncoderLayer(4, 1, 4, batch_first=True))
+        self.norm, self.head = nn.LayerNorm(4), nn.Linear(4, 2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Logits [B, 2]."""
+        patches = self.patch_embed(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat((self.cls_token.expand(len(patches), -1, -1), patches), 1)
+        logits: torch.Tensor = self.head(self.norm(self.blocks(tokens))[:, 0])
+        return logits
 
     def rotation(self, images: torch.Tensor) -> torch.Tensor:
         """Logits [B, 4], twice as many as there are classes."""
@@ -201,11 +220,10 @@ def about(method: str) -> About:
     Passes(forward=1, backward=1)
     """
     kind = own.method(method)
-    tiny = _Tiny(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, 2))
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     title = kind.title or kind.__name__
     needed: dict[str, Any] = {"source_images": torch.zeros(2, 3, 3, 3)}
-    passes = adapt(tiny, method, **(needed if kind.needs.source_images else {})).passes
+    passes = adapt(_Tiny(), method, **(needed if kind.needs.source_images else {})).passes
     return About(method, title, summary, kind.paper, passes, kind.needs, presets(method))
 
 

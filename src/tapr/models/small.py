@@ -1,4 +1,7 @@
-"""Residual networks for 32 x 32 images: ResNet-20, and the quick ones that the package ships."""
+"""Residual networks for 32 x 32 images: ResNet-20, and the quick ones that the package ships.
+
+Each has a twin with a second head, which tells how an image is rotated.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -56,4 +59,32 @@ class SmallResNet(nn.Module):
         """Logits [B, K] of images [B, 3, H, W] in [0, 1]."""
         features = functional.relu(self.bn1(self.conv1(self.normalize(images))))
         logits: Tensor = self.fc(self.stages(features).mean((2, 3)))
+        return logits
+
+
+class RotationResNet(SmallResNet):
+    """The same with a second head, for rotations, as TTT wants it (Sun et al., ICML 2020).
+
+    The two heads share all but the last stage. That of rotations is a block of its own, twice as
+    wide as what they share, average pooling, and a linear layer.
+    """
+
+    def __init__(
+        self, stem: nn.Conv2d, widths: Sequence[int], blocks: Sequence[int], classes: int
+    ) -> None:
+        super().__init__(stem, widths, blocks, classes)
+        del self.fc  # it comes last: the last linear layer of a model is its classifier
+        width = 2 * widths[-2]
+        self.turns = nn.Sequential(
+            BasicBlock(widths[-2], width, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, 4),
+        )
+        self.fc = nn.Linear(widths[-1], classes)
+
+    def rotation(self, images: Tensor) -> Tensor:
+        """Logits [B, 4] of the quarter turns that images [B, 3, H, W] in [0, 1] are rotated by."""
+        features = functional.relu(self.bn1(self.conv1(self.normalize(images))))
+        logits: Tensor = self.turns(self.stages[:-1](features))
         return logits

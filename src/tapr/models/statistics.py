@@ -13,7 +13,7 @@ statistics each of them meets:
 | `apart`      | the forward's own           | the stored ones, never moved                       |
 | `blend`      | the forward's own           | (prior x stored + n x own) / (prior + n), n images |
 | `share`      | `share` of the stored ones, the rest own | the same                              |
-| `window`     | `share` of the stored ones, the rest the stream's | the same                     |
+| `window`     | `share` of the stored ones, the rest the stream's* | the same                    |
 | `views`      | each view's own             | the same                                           |
 | `prior`      | (prior x stored + own) / (prior + 1) | the same                                  |
 | `robust`     | the stored ones, moved by `momentum` just before | the stored ones               |
@@ -25,10 +25,14 @@ are counted in images, not in forwards, so that the batch size does not change w
 At the start of a stream the stored statistics count as `prior` images, and never for less than
 `share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
 any other policy but `views`, takes them over all views together. A view with share 1 meets the
-stored ones: it is the source model itself. How far the stream lies from what that model knows is
-measured on it (`Policy.shift`), and when the stream leaps away from what it showed before, that is
-forgotten. "Corrected" is for each image by its own statistics, as far as they lie outside what
-chance makes of the others (IABN, of NOTE): `deviations` standard deviations.
+stored ones: it is the source model itself, and keeps the scales of the layers too when others
+learn. (*) An adapting forward of other views than those leaves their statistics alone: it meets
+(prior x stored + n x own) / (prior + n), of its n images.
+
+How far the stream lies from what the source model knows is measured on its view (`Policy.shift`),
+and when the stream leaps away from what it showed before, that is forgotten (`Policy.forgets`).
+"Corrected" is for each image by its own statistics, as far as they lie outside what chance makes of
+the others (IABN, of NOTE): `deviations` standard deviations.
 
 `feed` says which images move the statistics of `running` and `cumulative`: all `views`, in the
 adapting forward itself, or the `untouched` ones, in a further forward without the others: what a
@@ -52,9 +56,10 @@ Feed = Literal["views", "untouched"]
 FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
+Scales = tuple[Tensor | None, Tensor | None]  # weight and bias, likewise
 FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
 RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
-LEAP = 0.1  # nats between the last few images and the stream: more than a change of class
+LEAP = 0.07  # nats between the last few images and the stream before: more than a change of class
 
 
 class Shift(NamedTuple):
@@ -109,7 +114,6 @@ class Statistics(NamedTuple):
 class Policy(nn.Module):
     """The batch-norm layers of a model, and whose statistics they use; they stay what they are."""
 
-    leapt = False  # is what the stream showed before this batch forgotten?
     moves = False  # does an adapting forward feed the stored statistics?
     predicts_apart = False  # does only a predicting forward meet them as the policy says?
 
@@ -151,6 +155,10 @@ class Policy(nn.Module):
     def shift(self) -> Shift | None:
         """How far the stream lies from the source, if a view meets the stored statistics."""
         return None
+
+    def forgets(self) -> bool:
+        """Has the stream changed with these images? Then the next forward begins it anew."""
+        return False
 
     def words(self, views: int) -> str:
         """The policy as tables name it."""
@@ -208,7 +216,7 @@ class _Blend(Policy):
 
 class _Share(Policy):
     def feeding(self, views: int = 1) -> Forward:
-        return _normalising(self.tracking, partial(self._mix, views))
+        return _normalising(self.tracking, partial(self._mix, views), self._scales)
 
     predicting = feeding
 
@@ -230,6 +238,10 @@ class _Share(Policy):
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         """What is mixed with the stored statistics, and what these count for at the least."""
         return found, 0.0
+
+    def _scales(self, layer: Any, groups: int) -> Scales:
+        """What a layer multiplies by and adds, in each group or in all."""
+        return _scales_of(layer, groups)
 
 
 class _Window(_Share):
@@ -255,25 +267,53 @@ class _Window(_Share):
             self.register_buffer("recent_mean", torch.zeros_like(channels))
             self.register_buffer("recent_variance", torch.zeros_like(channels))
             self.register_buffer("recent", torch.zeros(()))
+        for place, layer in enumerate(self.tracking if self.anchor is not None else ()):
+            for name in ("weight", "bias"):
+                scale = getattr(layer, name)
+                if scale is not None and scale.requires_grad:
+                    self.register_buffer(f"{name}_{place}", scale.detach().clone())
         self._before: dict[str, Tensor] = {}
         self._images = self._recent = 0.0
+
+    def adapting(self, views: int) -> Forward:
+        if len(self.options.shares) in (1, views):
+            return super().adapting(views)
+        return _normalising(self.tracking, self._alone)
+
+    def _alone(self, layer: Any, x: Tensor) -> Moments:
+        prior = self.options.prior
+        stored = layer.running_mean, layer.running_var
+        share = layer.running_mean.new_tensor(prior / (prior + len(x)))
+        return _mixture(_moments(layer, x, [False]), stored, share)
+
+    def _scales(self, layer: Any, groups: int) -> Scales:
+        return self._scale("weight", layer, groups), self._scale("bias", layer, groups)
+
+    def _scale(self, name: str, layer: Any, groups: int) -> Tensor | None:
+        """The layer's own [C], or [G, C] if those of the source model are others by now."""
+        scale: Tensor | None = getattr(layer, name)
+        source = self._buffers.get(f"{name}_{self.places[layer]}")
+        if source is None or scale is None or groups == 1:
+            return scale
+        scales = scale.expand(groups, -1).clone()
+        scales[self.anchor] = source
+        return scales
 
     def begin(self) -> None:
         self._before = {name: tensor.clone() for name, tensor in self.named_buffers()}
         self._images = float(self.images)
-        self.leapt = self._has_leapt()
-        if self.leapt:
-            self._images = 0.0
+        self._recent = float(self.recent) if self.anchor is not None and self.middle else 0.0
 
-    def _has_leapt(self) -> bool:
-        """Do the last few images lie far from the stream before them, as after a change?"""
-        if self.anchor is None or not self.middle:
+    def forgets(self) -> bool:
+        if self.anchor is None or not self.middle or self._images < RECENT:
             return False
-        self._recent = float(self.recent)
-        if self._images < 2 * self._recent or not self._recent:
-            return False
-        stream = self._stream(self.anchor)
-        return bool(_nats(self.middle[0], (self.recent_mean, self.recent_variance), stream) > LEAP)
+        place = self.places[self.middle[0]]
+        stream = [self._before[f"{name}_{place}"][self.anchor] for name in ("mean", "variance")]
+        recent = self.recent_mean, self.recent_variance
+        changed = bool(_nats(self.middle[0], recent, (stream[0], stream[1])) > LEAP)
+        if changed:
+            self._images = self._recent = 0.0
+        return changed
 
     def _stream(self, view: int) -> Moments:
         """Mean and variance of the middle layer over the stream, as a view sees it."""
@@ -522,11 +562,16 @@ def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Ten
     return moved.view_as(x)
 
 
-def _normalised(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def _scales_of(layer: Any, groups: int) -> Scales:
+    return layer.weight, layer.bias
+
+
+def _normalised(layer: Any, x: Tensor, moments: Moments, scales: Scales) -> Tensor:
     """What the layer makes of `x` with these statistics, [C] or [G, C]: one multiply-add."""
+    (mean, variance), (weight, bias) = moments, scales
     scale = (variance + layer.eps).rsqrt()
-    scale = scale if layer.weight is None else scale * layer.weight
-    shift = -mean * scale if layer.bias is None else layer.bias - mean * scale
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
     parts = x if mean.ndim == 1 else x.view(len(mean), -1, *x.shape[1:])
     shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
     moved: Tensor = torch.addcmul(shift.to(x).view(shape), parts, scale.to(x).view(shape))
@@ -534,12 +579,21 @@ def _normalised(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor
 
 
 @contextmanager
-def _normalising(layers: list[Any], moments: Callable[[Any, Tensor], Moments]) -> Iterator[None]:
-    """Let each of the layers normalise by the statistics that `moments` finds for its input."""
+def _normalising(
+    layers: list[Any],
+    moments: Callable[[Any, Tensor], Moments],
+    scales: Callable[[Any, int], Scales] = _scales_of,
+) -> Iterator[None]:
+    """Let each of the layers normalise by the statistics that `moments` finds for its input.
+
+    Layers of torch's own classes also scale each group as `scales` says; others by their own.
+    """
 
     def forward(layer: Any, x: Tensor) -> Tensor:
         layer._check_input_dim(x)
-        return _normalised(layer, x, *moments(layer, x))
+        found = moments(layer, x)
+        groups = 1 if found[0].ndim == 1 else len(found[0])
+        return _normalised(layer, x, found, scales(layer, groups))
 
     def move(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (_normalised_by(layer, inputs[0], *moments(layer, inputs[0])), *inputs[1:])

@@ -9,11 +9,12 @@ from torch import nn
 
 from tapr.errors import ModelError, UnknownNameError
 from tapr.models import checkpoint, head
-from tapr.models.architectures import build
+from tapr.models.architectures import ROTATION, build
 from tapr.models.inputs import in_front
 from tapr.registry import Registry, suggest
 
 TIMM = "timm:"
+TURNS = "turns."  # where a model keeps its rotation head
 INNER = "model."  # where a model of timm keeps its network, beside the normalisation
 FILES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
 
@@ -58,16 +59,18 @@ def card(name: str | Path) -> dict[str, Any]:
 def start_from(model: nn.Module, weights: str, architecture: str) -> None:
     """Load `weights` of another task, a file or "timm:NAME", into a fresh model of an architecture.
 
-    The head stays as it is: its classes are others. The input normalisation comes along.
+    The head stays as it is: its classes are others. So does a rotation head, which the weights may
+    lack. The input normalisation comes along.
     """
     timm = weights.startswith(TIMM)
+    plain = architecture.removesuffix(ROTATION)
     try:
-        given = load(weights, architecture=None if timm else architecture)
+        given = load(weights, architecture=None if timm else plain)
     except ModelError as error:
         if not timm:
             raise
         raise ModelError(f"{error}; or give a file you have with --weights PATH") from error
-    own = f"{head.find(model)}."
+    own = (f"{head.find(model)}.", TURNS)
     state = {key.removeprefix(INNER): value for key, value in given.state_dict().items()}
     state = {key: value for key, value in state.items() if not key.startswith(own)}
     state |= {key: value for key, value in model.state_dict().items() if key.startswith(own)}

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,43 +11,46 @@ from tapr import names
 from tapr.reports import titles
 from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate, Row, Table
-from tapr.reports.words import heading
+from tapr.reports.words import heading, sentence
 
 CSV_COLUMNS = (
     *("data", "origin", "model", "protocol", "order", "batch_size", "severity"),
-    *("method", "statistics", "domain", "accuracy", "low", "high", "interval"),
-    *("images", "seeds", "finished", "paper"),
+    *("method", "statistics", "domain", "{metric}", "low", "high", "interval"),
+    *("images", "seeds", "finished", "paper", "published", "source"),
 )
 
 
 def to_csv(tables: Sequence[Table]) -> str:
-    """One line for each system and domain, and one for each mean."""
+    """One line for each system and domain, and one for each mean; a share is not in percent."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    metric = tables[0].metric.name if tables else "accuracy"
+    writer.writerow([column.format(metric=metric) for column in CSV_COLUMNS])
     for table in tables:
         for row in table.rows:
             cells = zip(table.domains, row.cells, strict=True)
-            lines = [_csv_line(table, row, d.name, cell, None) for d, cell in cells if cell]
+            lines = [[*_csv_line(table, row, d.name, c), "", "", ""] for d, c in cells if c]
             if row.mean:
-                lines.append(_csv_line(table, row, table.mean_title, row.mean, row.paper))
+                others = [_share(row.paper), _share(row.published), row.source]
+                lines.append([*_csv_line(table, row, table.mean_title, row.mean), *others])
             writer.writerows(lines)
     return text.getvalue()
 
 
-def _csv_line(
-    table: Table, row: Row, domain: str, cell: Estimate, published: float | None
-) -> list[object]:
+def _csv_line(table: Table, row: Row, domain: str, cell: Estimate) -> list[object]:
     setting = table.setting
     origin = setting.facts.get("origin")
     facts = {**setting.facts, "origin": names.origin(**origin) if origin else ""}
     return [
         *(facts.get(key) for key in CSV_COLUMNS[:6]),
         *(setting.severity, row.system.name, row.system.statistics, domain),
-        *(f"{value:.6f}" for value in (cell.value, *cell.interval)),
+        *(f"{v:.6f}" if math.isfinite(v) else "" for v in (cell.value, *cell.interval)),
         *(cell.over, cell.images, cell.seeds, cell.finished),
-        "" if published is None else f"{published:.3f}",
     ]
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def percent(value: float) -> str:
@@ -68,7 +72,13 @@ def _markdown(table: Table) -> str:
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
     rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
     text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    return f"### {heading(table.setting)}\n\nAccuracy in %.\n\n{text}\n"
+    below = f"\n{sentence(table.published)}\n" if table.has_published else ""
+    return f"### {heading(table.setting)}\n\n{_title(table)}.\n\n{text}\n{below}"
+
+
+def _title(table: Table) -> str:
+    """The metric and its unit: "Accuracy in %"."""
+    return table.metric.heading.replace(", %", " in %")
 
 
 def to_latex(tables: Sequence[Table]) -> str:
@@ -86,11 +96,15 @@ def _latex(table: Table) -> str:
     head, body = _grid(table, r"\textbf{{{}}}", "[{}--{}]", r"$^\dagger$")
     titles = [title.translate(_ESCAPES) for title in head]
     lines = [[*(cell.translate(_ESCAPES) for cell in line[:2]), *line[2:]] for line in body]
+    caption = heading(table.setting) + "."
+    if table.has_published:
+        caption += f" {sentence(table.published)}"
+    title = table.metric.heading.replace(", %", " (%)").translate(_ESCAPES)
     return "\n".join(
         [
             r"\begin{table}",
             r"    \centering",
-            rf"    \caption{{Accuracy (\%). {heading(table.setting).translate(_ESCAPES)}.}}",
+            rf"    \caption{{{title}. {caption.translate(_ESCAPES)}}}",
             rf"    \begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
             r"        \toprule",
             "        " + " & ".join(titles) + r" \\",
@@ -110,22 +124,27 @@ def _grid(
     """The heading and the lines of the main table as text."""
     several = table.setting.severity is None
     head = ["method", "statistics", *(titles.short(d, several) for d in table.domains)]
-    head += [table.mean_title, "95 % interval"] + (["paper"] if table.has_paper else [])
+    head += [table.mean_title, "95 % interval"]
+    head += ["paper"] * table.has_paper + ["published"] * table.has_published
     body = []
     for row in table.rows:
 
         def shown(cell: Estimate | None, column: int | None) -> str:
             if cell is None:
                 return "-"
-            text = percent(cell.value) + ("" if cell.finished else unfinished)
+            text = table.metric.text(cell.value) + ("" if cell.finished else unfinished)
             return bold.format(text) if cell.value == table.best(column) else text
 
         line = [row.look.title, row.system.statistics]
         line += [shown(cell, column) for column, cell in enumerate(row.cells)]
         line.append(shown(row.mean, None))
-        line.append(interval.format(*map(percent, row.mean.interval)) if row.mean else "-")
+        known = row.mean is not None and row.mean.over
+        ends = map(table.metric.text, row.mean.interval) if row.mean else ()
+        line.append(interval.format(*ends) if known else "-")
         if table.has_paper:
             line.append("-" if row.paper is None else percent(row.paper))
+        if table.has_published:
+            line.append("-" if row.published is None else percent(row.published))
         body.append(line)
     return head, body
 

@@ -12,11 +12,15 @@ from PIL import Image
 
 from tapr.names import STANDARD
 from tapr.records import RunRecord, Shift
-from tapr.reports import titles, words
+from tapr.reports import explore, titles, words
 from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
 from tapr.reports.export import spec
+from tapr.reports.leaderboard import Leaderboard
+from tapr.reports.metrics import Metric
+from tapr.reports.plots import costs
 from tapr.reports.results import Results, Setting
+from tapr.reports.statistics import Interval
 from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
 _LARGEST = 160  # pixels of an example's longer side
@@ -40,8 +44,14 @@ class Chapter(NamedTuple):
     gallery: Gallery
 
 
-def page(chapters: Sequence[Chapter], results: Results, command: str, version: str) -> str:
-    """The whole page."""
+def page(
+    chapters: Sequence[Chapter],
+    results: Results,
+    command: str,
+    version: str,
+    board: Leaderboard | None = None,
+) -> str:
+    """The whole page; with a leaderboard also what compares the settings, and its controls."""
     jinja = need("jinja2")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_template("report.html"))
@@ -49,12 +59,69 @@ def page(chapters: Sequence[Chapter], results: Results, command: str, version: s
     text: str = template.render(
         style=_template("report.css"),
         chapters=shown,
+        board=_board(board) if board else None,
+        examples=_template("examples.js") if any(c["gallery"].get("groups") for c in shown) else "",
         problems=results.problems,
         command=command,
         environments=_environments(results.settings),
         version=version,
     )
     return text
+
+
+def _board(board: Leaderboard) -> dict[str, Any]:
+    """The ranks as a table, the frontier, and the numbers and code of the controls."""
+    metric = board.metric
+    best = [
+        metric.best([place.estimate.value for line in board.lines if (place := line.places[n])])
+        for n in range(len(board.tables))
+    ]
+    drawing = costs(board)
+    return {
+        "metric": metric.heading,
+        "heads": [
+            {
+                "key": f"s{number}",
+                "model": str(table.setting.facts.get("model")),
+                "stream": words.stream(table.setting),
+            }
+            for number, table in enumerate(board.tables, 1)
+        ],
+        "rows": [
+            {
+                "title": line.look.title,
+                "colour": line.look.colour,
+                "rank": "–" if line.rank is None else f"{line.rank:.1f}",
+                "interval": _rank_interval(line.interval),
+                "cells": [
+                    None
+                    if place is None
+                    else {
+                        "text": metric.text(place.estimate.value),
+                        "rank": f"{place.rank:g}",
+                        "interval": _rank_interval(place.interval),
+                        "best": place.estimate.value == best[number],
+                    }
+                    for number, place in enumerate(line.places)
+                ],
+            }
+            for line in board.lines
+        ],
+        "figure": None
+        if drawing is None
+        else {
+            "title": drawing.title,
+            "caption": drawing.caption,
+            "svg": inline(drawing, "board-frontier"),
+        },
+        "data": explore.data(board),
+        "style": _template("explore.css"),
+        "script": _template("explore.js"),
+    }
+
+
+def _rank_interval(interval: Interval) -> str:
+    return f"{interval.low:.3g} – {interval.high:.3g}" if np.isfinite(interval.low) else ""
 
 
 def _template(name: str) -> str:
@@ -73,8 +140,11 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         "notes": words.notes(table),
         "families": _families(table),
         "columns": [(titles.long(d), titles.short(d, several)) for d in table.domains],
+        "metric": table.metric.heading,
+        "unit": "%" if table.metric.unit == "%" else "",
         "mean_title": table.mean_title,
         "has_paper": table.has_paper,
+        "has_published": table.has_published,
         "rows": [_row(table, row) for row in table.rows],
         "figures": [
             {
@@ -117,32 +187,45 @@ def _classes(table: Table) -> dict[str, Any] | None:
 
 def _row(table: Table, row: Row) -> dict[str, Any]:
     spent = cost(row.system)
-    cells = [_cell(cell, table.best(column)) for column, cell in enumerate(row.cells)]
+    metric = table.metric
+    cells = [_cell(cell, table.best(column), metric) for column, cell in enumerate(row.cells)]
+    whole = _most(table)
+    low, high = (row.mean.interval if row.mean.over else (0, 0)) if row.mean else (0, 0)
     return {
         "title": row.look.title,
         "colour": row.look.colour,
         "statistics": row.system.statistics,
         "cells": cells,
-        "mean": _cell(row.mean, table.best(None)),
-        "width": f"{100 * row.mean.value:.2f}" if row.mean else "0",
-        "low": f"{100 * row.mean.interval.low:.2f}" if row.mean else "0",
-        "span": f"{100 * (row.mean.interval.high - row.mean.interval.low):.2f}"
-        if row.mean
-        else "0",
+        "mean": _cell(row.mean, table.best(None), metric),
+        "width": f"{100 * row.mean.value / whole:.2f}" if row.mean else "0",
+        "low": f"{100 * low / whole:.2f}",
+        "span": f"{100 * (high - low) / whole:.2f}",
         "paper": f"{100 * row.paper:.1f}" if row.paper is not None else None,
+        "published": f"{100 * row.published:.1f}" if row.published is not None else None,
+        "source": row.source,
         "cost": spent and _cost(spent._asdict()),
     }
 
 
-def _cell(cell: Estimate | None, best: float | None) -> dict[str, Any] | None:
+def _most(table: Table) -> float:
+    """What a bar of the whole width stands for."""
+    if table.metric.unit == "%":
+        return 1.0
+    found = [row.mean for row in table.rows if row.mean]
+    ends = [mean.interval.high if mean.over else mean.value for mean in found]
+    return max(ends, default=1.0) or 1.0
+
+
+def _cell(cell: Estimate | None, best: float | None, metric: Metric) -> dict[str, Any] | None:
     if cell is None:
         return None
-    low, high = (f"{100 * end:.1f}" for end in cell.interval)
+    low, high = map(metric.text, cell.interval)
     seeds = f"{cell.seeds} seeds" if cell.seeds > 1 else "one seed"
+    interval = f"95 % interval over {cell.over} {low} to {high}; " if cell.over else ""
     return {
-        "text": f"{100 * cell.value:.1f}",
-        "interval": f"{low} – {high}",
-        "about": f"95 % interval over {cell.over} {low} to {high}; {cell.images:,} images, {seeds}"
+        "text": metric.text(cell.value),
+        "interval": f"{low} – {high}" if cell.over else "",
+        "about": f"{interval}{cell.images:,} images, {seeds}"
         + ("" if cell.finished else "; not finished"),
         "best": cell.value == best,
         "finished": cell.finished,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tapr import names
 from tapr.errors import InputError
 from tapr.records import Shift
-from tapr.reports import titles
+from tapr.reports import metrics, titles
+from tapr.reports.metrics import ACCURACY, Metric
 from tapr.reports.results import Outcome, Setting, System, whole
-from tapr.reports.statistics import Interval, bootstrap, mcnemar
+from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackknife, mcnemar
 
 
 class Side(NamedTuple):
@@ -28,12 +29,12 @@ class Pairing(NamedTuple):
     """The comparison over some images: the second against the first."""
 
     images: int  # predictions compared
-    first: float  # share the first predicts right
+    first: float  # what the first reaches, e.g. the share that it predicts right
     second: float
-    interval: Interval  # 95 % of the difference, second minus first
-    fixed: int  # wrong in the first, right in the second
-    broken: int
-    p: float  # McNemar's exact test
+    interval: Interval | None  # 95 % of the difference, second minus first; None: not known
+    fixed: int | None  # wrong in the first, right in the second; None when it is no share of images
+    broken: int | None
+    p: float | None  # McNemar's exact test
 
     @property
     def difference(self) -> float:
@@ -49,46 +50,79 @@ class Comparison(NamedTuple):
     repeated: bool  # does a picture occur more than once: several domains or seeds
     policies: tuple[str, str]  # whose batch-norm statistics each predicts with
     differing: list[str]  # what tells the two sides apart
+    metric: Metric = ACCURACY
 
 
-def compare(first: Side, second: Side) -> Comparison:
+def compare(first: Side, second: Side, metric: Metric = ACCURACY) -> Comparison:
     """Compare two systems image by image; refuses when the images are not the same."""
     _check_data(first, second)
     pairs = _pairs(first, second)
+    for side in (0, 1):
+        metrics.check(metric, [pair[side] for pair in pairs.values()])
     everything = list(pairs.values())
     by_domain: dict[Shift, list[_Pair]] = {}
     for (domain, _), pair in pairs.items():
         by_domain.setdefault(domain, []).append(pair)
     ordered = sorted(by_domain, key=titles.place)
-    images = np.concatenate([pair.images for pair in everything])
+    images = np.concatenate([pair.first.images for pair in everything])
     return Comparison(
-        _pairing(everything),
-        {domain: _pairing(by_domain[domain]) for domain in ordered},
+        _pairing(everything, metric),
+        {domain: _pairing(by_domain[domain], metric) for domain in ordered},
         len(np.unique(images)) < len(images),
         (first.system.statistics, second.system.statistics),
         _differing(first, second),
+        metric,
     )
 
 
 class _Pair(NamedTuple):
-    images: NDArray[np.int64]
-    first: NDArray[np.bool_]  # right or not
-    second: NDArray[np.bool_]
+    """What both sides made of the same images in the same order."""
+
+    first: Outcome
+    second: Outcome
 
 
-def _pairing(pairs: Iterable[_Pair]) -> Pairing:
-    pairs = list(pairs)
-    images, first, second = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    fixed, broken = int((~first & second).sum()), int((first & ~second).sum())
+def _pairing(pairs: Sequence[_Pair], metric: Metric) -> Pairing:
+    images = np.concatenate([pair.first.images for pair in pairs])
+    if metric.shares is None:
+        return _difference(pairs, metric, len(images))
+    first, second = (
+        np.concatenate(
+            [shares for pair in pairs if (shares := metric.shares(pair[side])) is not None]
+        )
+        for side in (0, 1)
+    )
+    gained, lost = int((second > first).sum()), int((second < first).sum())
+    fixed, broken = (lost, gained) if metric.lower else (gained, lost)
     return Pairing(
         len(images),
         float(first.mean()),
         float(second.mean()),
-        _interval(images, second.astype(float) - first),
+        _interval(images, second - first),
         fixed,
         broken,
         mcnemar(fixed, broken),
     )
+
+
+def _difference(pairs: Sequence[_Pair], metric: Metric, images: int) -> Pairing:
+    """Of a metric that is no share of images: the same pictures are left out on both sides."""
+    sides = [pair.first for pair in pairs], [pair.second for pair in pairs]
+    first, second = (metric.over(side) for side in sides)
+    if first is None or second is None:
+        raise InputError(f"{metric.title} is not defined for all of these runs")
+    interval = UNKNOWN
+    if metric.resampled:
+        without = []
+        for group in range(GROUPS):
+            a, b = (
+                metric.over([outcome.take(outcome.images % GROUPS != group) for outcome in side])
+                for side in sides
+            )
+            without += [] if a is None or b is None else [b - a]
+        interval = jackknife(second - first, without) if len(without) == GROUPS else UNKNOWN
+    known = None if interval is UNKNOWN else interval
+    return Pairing(images, first, second, known, None, None, None)
 
 
 def _interval(images: NDArray[np.int64], gains: NDArray[np.float64]) -> Interval:
@@ -137,7 +171,7 @@ def _pair(key: tuple[Shift, int], one: Outcome, two: Outcome, first: Side, secon
             f"expected two runs on the same images: {first.name} and {second.name} have others in"
             f" {_what(key)}"
         )
-    return _Pair(images, one.predicted[orders[0]] == labels, two.predicted[orders[1]] == labels)
+    return _Pair(one.take(orders[0]), two.take(orders[1]))
 
 
 def _order(outcome: Outcome, other: Outcome) -> NDArray[np.int64]:
@@ -183,15 +217,18 @@ def _facts(side: Side) -> dict[str, Any]:
 
 def verdict(found: Comparison, first: str, second: str) -> list[str]:
     """The lines that `tapr compare` prints."""
-    all_ = found.overall
+    all_, metric = found.overall, found.metric
     lines = [
-        f"A: {first}: {100 * all_.first:.2f} % right",
-        f"B: {second}: {100 * all_.second:.2f} % right",
+        f"A: {first}: {_level(metric, all_.first)}",
+        f"B: {second}: {_level(metric, all_.second)}",
         "",
-        _sentence(all_),
-        f"B fixes {all_.fixed:,} of A's mistakes and breaks {all_.broken:,} of what A had right,"
-        f" of {all_.images:,} predictions; McNemar's exact test: p {_p(all_.p)}.",
+        _sentence(all_, metric),
     ]
+    if all_.fixed is not None and all_.broken is not None and all_.p is not None:
+        lines.append(
+            f"B fixes {all_.fixed:,} of A's mistakes and breaks {all_.broken:,} of what A had"
+            f" right, of {all_.images:,} predictions; McNemar's exact test: p {_p(all_.p)}."
+        )
     if found.repeated:
         lines.append(
             "The same pictures occur under several corruptions or seeds: the interval accounts for"
@@ -209,27 +246,45 @@ def verdict(found: Comparison, first: str, second: str) -> list[str]:
     return lines
 
 
-def _sentence(pairing: Pairing) -> str:
-    points, low, high = (100 * v for v in (pairing.difference, *pairing.interval))
-    between = f"{points:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f}"
-    if low > 0:
-        return f"B is better than A: {between}."
-    if high < 0:
-        return f"B is worse than A: {between}."
-    return f"These images do not tell A and B apart: {between}."
+def _level(metric: Metric, value: float) -> str:
+    if metric is ACCURACY:
+        return f"{100 * value:.2f} % right"
+    if metric.unit == "%":
+        return f"{metric.title} {100 * value:.2f} %"
+    return f"{metric.title} {metric.text(value)} {metric.unit}".strip()
+
+
+def _sentence(pairing: Pairing, metric: Metric) -> str:
+    unit = {"%": " points", "": ""}.get(metric.unit, f" {metric.unit}")
+    between = f"{metric.difference(pairing.difference)}{unit}"
+    if pairing.interval is None:
+        return f"B minus A: {between}; how sure that is, these records do not say."
+    low, high = pairing.interval
+    between += f", 95 % interval {metric.difference(low)} to {metric.difference(high)}"
+    if low <= 0 <= high:
+        return f"These images do not tell A and B apart: {between}."
+    return (
+        f"B is {'better' if metric.better(pairing.difference, 0) else 'worse'} than A: {between}."
+    )
 
 
 def _table(found: Comparison) -> list[str]:
     width = max(len(titles.long(domain)) for domain in found.domains)
-    head = f"{'':{width}}      A      B   B - A   95 % interval  fixed broken        p"
-    lines = [head]
+    metric = found.metric
+    head = f"{'':{width}}      A      B   B - A   95 % interval"
+    tested = all(p.p is not None for p in found.domains.values())
+    lines = [head + ("  fixed broken        p" if tested else "")]
+    scale, digits = (100, 2) if metric.unit == "%" else (1, 3)
     for domain, p in found.domains.items():
-        low, high = (100 * end for end in p.interval)
-        lines.append(
-            f"{titles.long(domain):{width}} {100 * p.first:6.2f} {100 * p.second:6.2f}"
-            f" {100 * p.difference:+7.2f} {low:+7.2f} {high:+7.2f} {p.fixed:6d} {p.broken:6d}"
-            f" {_p(p.p).removeprefix('= '):>8}"
+        low, high = p.interval or UNKNOWN
+        line = (
+            f"{titles.long(domain):{width}} {scale * p.first:6.{digits}f}"
+            f" {scale * p.second:6.{digits}f} {metric.difference(p.difference):>7}"
+            f" {metric.difference(low):>7} {metric.difference(high):>7}"
         )
+        if p.p is not None:
+            line += f" {p.fixed:6d} {p.broken:6d} {_p(p.p).removeprefix('= '):>8}"
+        lines.append(line)
     return lines
 
 

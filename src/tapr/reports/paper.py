@@ -70,6 +70,11 @@ _VISDA = Published(
     images=None,  # the paper does not say
     severity=None,
 )
+# Architectures of RobustBench whose names do not say which network they are.
+_ROBUSTBENCH = {
+    "robustbench:Standard": "wrn-28-10",
+    "robustbench:Hendrycks2020AugMix_WRN": "wrn-40-2",
+}
 PAPER = {
     "cifar10": _CIFAR10,
     "cifar10c": _CIFAR10,
@@ -77,6 +82,17 @@ PAPER = {
     "cifar100c": _CIFAR100,
     "visda": _VISDA,
 }
+
+
+def is_model(key: str, facts: Mapping[str, Any]) -> bool:
+    """Does the model's name, or the architecture it is read as, say that it is the published one?
+
+    >>> is_model("28-10", {"model": "Standard.pt", "architecture": "robustbench:Standard"})
+    True
+    """
+    architecture = str(facts.get("architecture"))
+    told = (str(facts.get("model")), architecture, _ROBUSTBENCH.get(architecture, ""))
+    return any(key in text.lower().replace("_", "-") for text in told)
 
 
 def published(setting: Setting) -> Published | None:
@@ -93,7 +109,7 @@ def differences(setting: Setting, row: Published) -> list[str]:
     facts = setting.facts
     found = []
     model = str(facts.get("model"))
-    if row.model_key not in model.lower().replace("_", "-"):
+    if not is_model(row.model_key, facts):
         found.append(f"the paper's model is {row.model}, here it is {model}")
     if row.images is not None and facts.get("images") != row.images:
         found.append(

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from tapr.records import BatchRecord, Shift
 from tapr.reports import titles
 from tapr.reports.drawing import FAINT, INK, Drawing, as_written, need, style
+from tapr.reports.leaderboard import Leaderboard, frontier, spent
+from tapr.reports.metrics import ACCURACY
 from tapr.reports.results import Setting, System, batches
 from tapr.reports.tables import Row, Table, cost
 
@@ -53,11 +55,13 @@ def bars(table: Table) -> Drawing | None:
     width = min(11, max(7, 1 + len(table.domains) * (0.09 * len(table.rows) + 0.15)))
     figure, (axes,) = _figure(width, 3.7)
     slot = 0.84 / len(table.rows)
+    metric, scale = table.metric, _scale(table)
     for number, row in enumerate(table.rows):
         places = np.arange(len(table.domains)) + (number - (len(table.rows) - 1) / 2) * slot
         known = [(x, cell) for x, cell in zip(places, row.cells, strict=True) if cell]
-        values = np.array([100 * cell.value for _, cell in known])
-        ends = np.array([[100 * end for end in cell.interval] for _, cell in known]).reshape(-1, 2)
+        values = np.array([scale * cell.value for _, cell in known])
+        ends = np.array([[scale * end for end in cell.interval] for _, cell in known])
+        ends = np.where(np.isfinite(ends.reshape(-1, 2)), ends.reshape(-1, 2), values[:, None])
         axes.bar(
             [x for x, _ in known],
             values,
@@ -71,15 +75,32 @@ def bars(table: Table) -> Drawing | None:
     labels = [titles.short(domain, several) for domain in table.domains]
     axes.set_xticks(range(len(labels)), labels)
     axes.tick_params(axis="x", length=0)
-    axes.set(ylabel="accuracy, %", ylim=(0, 100), xlim=(-0.6, len(labels) - 0.4))
+    axes.set(ylabel=_named(table), xlim=(-0.6, len(labels) - 0.4))
+    if metric is ACCURACY:
+        axes.set_ylim(0, 100)
     axes.grid(axis="y")
     _legend(figure, _handles(axes))
     return Drawing(
         "bars",
-        "Accuracy under each corruption" if len(labels) > 1 else "Accuracy",
-        "The share of images predicted right, with 95 % intervals. Higher is better.",
+        _first(metric.title) + (" under each corruption" if len(labels) > 1 else ""),
+        f"{'The share of images predicted right' if metric is ACCURACY else _first(metric.title)},"
+        f" with 95 % intervals. {'Lower' if metric.lower else 'Higher'} is better.",
         figure,
     )
+
+
+def _scale(table: Table) -> float:
+    return 100.0 if table.metric.unit == "%" else 1.0
+
+
+def _named(table: Table) -> str:
+    """The title of an axis."""
+    heading = table.metric.heading
+    return heading[:1].lower() + heading[1:]
+
+
+def _first(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def stream(table: Table) -> Drawing | None:
@@ -117,16 +138,17 @@ def losses(table: Table) -> Drawing | None:
 
 
 def trade(table: Table) -> Drawing | None:
-    """Accuracy against the time an image takes."""
+    """The metric against the time an image takes."""
     points = [(row, cost(row.system)) for row in table.rows if row.mean]
     known = [(row, 1000 / spent.speed) for row, spent in points if spent and spent.speed > 0]
     if not known:
         return None
     figure, (axes,) = _figure(8, 4)
+    scale = _scale(table)
     for row, milliseconds in known:
         assert row.mean
-        value = 100 * row.mean.value
-        reach = [[value - 100 * row.mean.interval.low], [100 * row.mean.interval.high - value]]
+        value, (low, high) = scale * row.mean.value, row.mean.interval
+        reach = [[value - scale * low], [scale * high - value]] if row.mean.over else [[0], [0]]
         axes.errorbar(
             [milliseconds],
             [value],
@@ -143,14 +165,64 @@ def trade(table: Table) -> Drawing | None:
     axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
     axes.set(xlabel="milliseconds per image (each step to the right costs more)")
-    axes.set_ylabel("mean accuracy, %")
+    axes.set_ylabel(f"mean {_named(table)}" if len(table.domains) > 1 else _named(table))
     axes.margins(0.12)
     axes.grid()
     figure.legend(loc="outside right center", handlelength=1.2)
     return Drawing(
         "cost",
-        "Accuracy against cost",
-        "Up and to the left is better. Time of adapting and predicting on the machine of the runs.",
+        f"{_first(table.metric.title)} against cost",
+        f"{'Down' if table.metric.lower else 'Up'} and to the left is better. Time of"
+        " adapting and predicting on the machine of the runs.",
+        figure,
+    )
+
+
+def costs(board: Leaderboard) -> Drawing | None:
+    """The metric against time over all settings of a model, a panel each, with the frontier."""
+    found = spent(board)
+    if not found:
+        return None
+    metric = board.metric
+    scale = 100.0 if metric.unit == "%" else 1.0
+    with style():
+        figure, panels = _figure(max(6.5, 5.2 * len(found)), 4.4, len(found))
+        ticker = need("matplotlib.ticker")
+        for axes, (model, points) in zip(panels, found.items(), strict=True):
+            edge = frontier(points, metric)
+            axes.step(
+                [point.milliseconds for point in edge],
+                [scale * point.value for point in edge],
+                where="post",
+                color=FAINT,
+                linewidth=1.2,
+                zorder=1,
+            )
+            for point in points:
+                place = point.milliseconds, scale * point.value
+                on = point in edge
+                axes.plot(*place, "o", color=point.line.look.colour, markersize=6 if on else 4)
+                axes.annotate(
+                    as_written(point.line.look.title),
+                    place,
+                    xytext=(4, 3),
+                    textcoords="offset points",
+                    fontsize=8 if on else 7,
+                    fontweight="bold" if on else "normal",
+                )
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+            axes.set(title=as_written(model), xlabel="milliseconds per image")
+            axes.margins(0.16)
+            axes.grid()
+        heading = metric.heading
+        panels[0].set_ylabel(f"mean {heading[:1].lower()}{heading[1:]}, over the streams")
+    return Drawing(
+        "frontier",
+        f"{_first(metric.title)} against cost",
+        "The line and bold names are the frontier: no other method is both better and quicker."
+        " Time of adapting and predicting on the machine of the runs.",
         figure,
     )
 

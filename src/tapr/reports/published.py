@@ -2,7 +2,7 @@
 
 Numbers are errors in %, as they were printed; `Published.accuracy` turns them into shares right.
 A number says something about a method only beside others of its own table: model, images, protocol
-and learning rates differ between tables.
+and learning rates differ between tables. `reports.beside` shows them where the setting is theirs.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ class Published(NamedTuple):
 
     data: str
     model: str
-    model_key: str  # what a model's name has in it when it is this one
+    model_key: str  # what a model's name or architecture has in it when it is this one
     protocol: str  # as `tapr bench --protocol`
     order: str | None  # as `tapr bench --order`
-    images: int  # of each domain
+    images: int | None  # of each domain; None: not known
     batch_size: int
     source: str
     errors: Mapping[str, float]  # method -> mean error over the corruptions, in %
-    severity: int = 5
+    severity: int | None = 5
 
     def accuracy(self, method: str) -> float | None:
         """The share of images predicted right, or None when the table has no such method."""
@@ -110,7 +110,7 @@ TABLES: tuple[Published, ...] = (
         },
     ),
     _table(
-        ("cifar10c", "ResNet-26 with GroupNorm", "26"),
+        ("cifar10c", "ResNet-26 with GroupNorm", "resnet26"),
         "continual",
         _BENCHMARK,
         {
@@ -129,7 +129,7 @@ TABLES: tuple[Published, ...] = (
         images=50_000,
     ),
     _table(
-        ("imagenet-c", "ResNet-50 with GroupNorm, trained with a rotation head", "gn"),
+        ("imagenet-c", "ResNet-50 with GroupNorm, trained with a rotation head", "resnet50-gn"),
         "each",
         _EATA,
         {"source": 82.6, "ttt": 62.4},
@@ -216,20 +216,3 @@ BY_CORRUPTION: Mapping[tuple[str, str], Mapping[str, float]] = {
     ),
 }
 QUOTED = _QUOTED
-
-
-def find(data: str, protocol: str, method: str, model: str = "") -> list[Published]:
-    """The tables that have this method on this data under this protocol, in order of sources.
-
-    `model` leaves out tables of other models; "" leaves out none.
-
-    >>> [table.accuracy("roid") for table in find("cifar10c", "continual", "roid", "wrn-28-10")]
-    [0.838]
-    """
-    name = model.lower().replace("_", "-")
-    return [
-        table
-        for table in TABLES
-        if (table.data, table.protocol) == (data, protocol) and method in table.errors
-        if not model or table.model_key in name
-    ]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tapr import records
-from tapr.errors import DataError
+from tapr import names, records
 from tapr.records import BatchRecord, RunRecord, Shift
 from tapr.reports import titles
+from tapr.reports.titles import CLEAN
 
 
 class Outcome(NamedTuple):
@@ -26,11 +26,24 @@ class Outcome(NamedTuple):
     labels: NDArray[np.int64] | None  # [N]
     predicted: NDArray[np.int64]  # [N]
     finished: bool
+    top: NDArray[np.int64] | None = None  # [N, 5] the likeliest classes; -1 where there are fewer
+    confidences: NDArray[np.float64] | None = None  # [N] the predicted class's probability
+    likelihoods: NDArray[np.float64] | None = None  # [N] the logarithm of the true class's
+    squares: NDArray[np.float64] | None = None  # [N] the sum of all squared probabilities
+    seconds: float = 0.0
+    forward: int = 0  # images through the model
+    backward: int = 0
+    peak: float | None = None  # MiB of the run's process
 
     @property
     def correct(self) -> NDArray[np.float64] | None:
         """1 where the prediction is right, 0 elsewhere; None without labels."""
         return None if self.labels is None else (self.labels == self.predicted).astype(np.float64)
+
+    def take(self, places: NDArray[Any]) -> Outcome:
+        """The images at these places alone; what a run costs stays as it is."""
+        arrays = {k: v[places] for k, v in self._asdict().items() if isinstance(v, np.ndarray)}
+        return self._replace(**arrays)
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,9 @@ class System:
         return {
             (domain, run.seed): outcome
             for run in self.runs
-            for domain, outcome in _outcomes(run).items()
+            for domain, outcome in (
+                run.outcomes if isinstance(run, _Light) else _outcomes(run)
+            ).items()
         }
 
     @property
@@ -146,20 +161,23 @@ class Results:
 def read(paths: Sequence[Path]) -> Results:
     """Read files of runs, and all those in folders and the folders below."""
     problems: list[str] = []
-    runs = []
-    for path in _files(paths):
-        try:
-            run, wrong = records.read(path)
-        except DataError as error:
-            problems.append(str(error))
-            continue
-        runs.append(run)
-        problems += wrong
-    if not runs:
-        found = f": {problems[0]}" if problems else ""
-        raise DataError(f"no run that can be read in {', '.join(map(str, paths))}{found}")
-    settings = gather(runs, problems)
-    return Results(settings, problems)
+    runs = [_light(run) for run in records.each(paths, problems)]
+    return Results(gather(runs, problems), problems)
+
+
+@dataclass(frozen=True)
+class _Light(RunRecord):
+    """A run whose images are arrays: as lists they would take three times the memory."""
+
+    outcomes: dict[Shift, Outcome] = field(default_factory=dict)
+
+
+def _light(run: RunRecord) -> _Light:
+    batches = [
+        replace(batch, top=[], probabilities=[], log_likelihoods=None, squares=None)
+        for batch in run.batches
+    ]
+    return _Light(run.cell, run.environment, batches, run.end, _outcomes(run))
 
 
 def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
@@ -168,7 +186,16 @@ def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
     for run in runs:
         groups.setdefault(_key(run.setting), []).append(run)
     settings = [Setting(group[0].setting, _systems(group, problems)) for group in groups.values()]
-    return sorted(settings, key=lambda s: (str(s.facts.get("data")), s.severity or 0))
+    return sorted(settings, key=_place)
+
+
+def _place(setting: Setting) -> tuple[Any, ...]:
+    """Sorts settings: by data and model, streams in the order in which the tables name them."""
+    facts = setting.facts
+    named = ((names.PROTOCOLS, facts.get("protocol")), (names.ORDERS, facts.get("order")))
+    stream = [table.index(name) if name in table else -1 for table, name in named]
+    rounds = [float(facts.get(key, 0)) for key in ("rounds", "burst", "clean")]
+    return (str(facts.get("data")), setting.severity or 0, str(facts.get("model")), rounds, stream)
 
 
 def batches(run: RunRecord) -> list[BatchRecord]:
@@ -179,20 +206,17 @@ def batches(run: RunRecord) -> list[BatchRecord]:
 def whole(run: RunRecord) -> bool:
     """Did the run end, and is every line of it there?"""
     numbers = [batch.number for batch in batches(run)]
-    expected = int(run.setting.get("images", 0)) * len(run.shifts)
+    expected = sum(_expected(run, shift) for shift in run.shifts)
     return run.end is not None and numbers == [*range(len(numbers))] and run.images >= expected
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
-    found: dict[Path, Path] = {}
-    for path in paths:
-        if not path.exists():
-            raise DataError(f"expected the records of runs, and {path} does not exist")
-        inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-        if not inside:
-            raise DataError(f"no .jsonl file in {path}; `tapr bench --out {path}` writes them")
-        found.update({file.resolve(): file for file in inside})
-    return list(found.values())
+def _expected(run: RunRecord, domain: Shift) -> int:
+    """The images of a domain, each as often as it comes, in a stream that comes to it in turn."""
+    facts = run.setting
+    burst = int(facts.get("burst", 1))
+    if domain.name in CLEAN:
+        return burst * int(facts.get("clean", 0))
+    return burst * int(facts.get("rounds", 1)) * int(facts.get("images", 0))
 
 
 def _systems(runs: list[RunRecord], problems: list[str]) -> list[System]:
@@ -251,18 +275,37 @@ def _outcomes(run: RunRecord) -> dict[Shift, Outcome]:
         parts.setdefault(batch.shift, []).append(batch)
     complete = whole(run)
     countable = run.setting.get("protocol", "each") in ("each", "continual")
-    expected = int(run.setting.get("images", 0))
     found = {}
     for domain, group in parts.items():
-        labels = [label for batch in group for label in batch.labels or ()]
         images = np.array([image for batch in group for image in batch.images], np.int64)
+        count = len(images)
         found[domain] = Outcome(
             images=images,
-            labels=np.array(labels, np.int64) if len(labels) == len(images) else None,
+            labels=_column(count, [batch.labels for batch in group], np.int64),
             predicted=np.array([p for batch in group for p in batch.predicted], np.int64),
-            finished=complete or (countable and 0 < expected <= len(images)),
+            top=_column(count, [[_five(t) for t in batch.top] for batch in group], np.int64),
+            confidences=_column(
+                count, [[max(p, default=0.0) for p in b.probabilities] for b in group], np.float64
+            ),
+            likelihoods=_column(count, [batch.log_likelihoods for batch in group], np.float64),
+            squares=_column(count, [batch.squares for batch in group], np.float64),
+            seconds=sum(batch.seconds for batch in group),
+            forward=sum(batch.forward for batch in group),
+            backward=sum(batch.backward for batch in group),
+            peak=(run.end or {}).get("peak_mib"),
+            finished=complete or (countable and 0 < _expected(run, domain) <= len(images)),
         )
     return found
+
+
+def _column(count: int, parts: Sequence[Sequence[Any] | None], kind: type) -> NDArray[Any] | None:
+    """A value for each image; None unless every image has one."""
+    values = [value for part in parts for value in part or ()]
+    return np.array(values, kind) if len(values) == count else None
+
+
+def _five(classes: Sequence[int]) -> list[int]:
+    return [*classes, *[-1] * records.TOP][: records.TOP]
 
 
 def _key(value: object) -> str:

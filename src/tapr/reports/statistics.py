@@ -9,6 +9,7 @@ from scipy import stats
 
 LEVEL = 0.95
 RESAMPLES = 10_000
+GROUPS = 20  # of images, that a jackknife leaves out one by one
 
 
 class Interval(NamedTuple):
@@ -16,6 +17,9 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+UNKNOWN = Interval(float("nan"), float("nan"))
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
@@ -49,6 +53,23 @@ def bootstrap(strata: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(means / len(strata), [tail, 1 - tail])
     return Interval(float(low), float(high))
+
+
+def jackknife(value: float, without: Sequence[float]) -> Interval:
+    """Student's interval around a value, from the values with one group of images left out each.
+
+    For numbers that are no mean over images, such as a calibration error. Groups are equally large.
+
+    >>> low, high = jackknife(2.5, [2.0, 2.5, 3.0])
+    >>> round(low, 2), round(high, 2)
+    (0.02, 4.98)
+    """
+    count = len(without)
+    spread = float(
+        np.sqrt((count - 1) / count * np.sum((np.array(without) - np.mean(without)) ** 2))
+    )
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * spread
+    return Interval(value - reach, value + reach)
 
 
 def mcnemar(fixed: int, broken: int) -> float:

@@ -8,17 +8,20 @@ from numpy.typing import NDArray
 
 from tapr.names import STANDARD
 from tapr.records import Shift, class_accuracies, confusion
-from tapr.reports import paper, titles
+from tapr.reports import metrics, paper, titles
+from tapr.reports.beside import beside
+from tapr.reports.metrics import ACCURACY, Metric
+from tapr.reports.published import TABLES
 from tapr.reports.results import Outcome, Setting, System
-from tapr.reports.statistics import Interval, bootstrap, over_seeds
+from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackknife, over_seeds
 
 
 class Estimate(NamedTuple):
-    """A share predicted right, and how sure it is."""
+    """A number, and how sure it is."""
 
     value: float
     interval: Interval
-    over: str  # "seeds" or "images": what the interval is over
+    over: str  # "seeds" or "images": what the interval is over; "" when there is none
     images: int  # of one seed
     seeds: int
     finished: bool
@@ -32,20 +35,26 @@ class Row(NamedTuple):
     cells: list[Estimate | None]  # one for each domain of the table
     mean: Estimate | None  # only when every domain it is over is there and finished
     paper: float | None  # what the paper published for this method
+    published: float | None  # what others published for it, in this very setting
+    source: str  # of that number; "" without one
 
 
 class Table(NamedTuple):
-    """Accuracy, systems down and domains across."""
+    """A metric, systems down and domains across."""
 
     setting: Setting
     domains: list[Shift]
     averaged: list[Shift]  # the domains that the mean is over
     rows: list[Row]
+    published: str  # where the published numbers come from, or why there are none
+    metric: Metric = ACCURACY
 
     @property
     def mean_title(self) -> str:
         """The heading of the mean: it says over how many domains."""
-        return f"mean of {len(self.averaged)}" if len(self.domains) > 1 else "accuracy"
+        if len(self.domains) == 1:
+            return self.metric.name
+        return f"{'worst' if self.metric.worst else 'mean'} of {len(self.averaged)}"
 
     @property
     def baseline(self) -> Row | None:
@@ -57,22 +66,37 @@ class Table(NamedTuple):
         """Has the paper published a number for one of the rows?"""
         return any(row.paper is not None for row in self.rows)
 
+    @property
+    def has_published(self) -> bool:
+        """Have others published a number for one of the rows, in this setting?"""
+        return any(row.source for row in self.rows)
+
     def best(self, column: int | None) -> float | None:
-        """The highest accuracy in a domain's column, or in the mean's (None)."""
+        """The best number in a domain's column, or in the mean's (None)."""
         found = [row.mean if column is None else row.cells[column] for row in self.rows]
-        return max((cell.value for cell in found if cell and cell.finished), default=None)
+        return self.metric.best([cell.value for cell in found if cell and cell.finished])
 
 
-def table(setting: Setting) -> Table:
-    """Accuracy of each system on each domain.
+def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
+    """A metric of each system on each domain.
 
-    The mean is over the standard fifteen when all are there; else over all that are.
+    The mean is over the standard fifteen when all are there; else over all that are. Clean images
+    around a stream are not part of it.
     """
     domains = setting.domains
     standard = [domain for domain in domains if domain.corruption in STANDARD]
-    averaged = standard if len(standard) == len(STANDARD) else domains
-    row = paper.published(setting)
+    inside = [domain for domain in domains if domain.name not in titles.CLEAN]
+    averaged = standard if len(standard) == len(STANDARD) else inside
+    if metric is not ACCURACY:
+        metrics.check(metric, [o for s in setting.systems for o in s.outcomes.values()])
+    row = paper.published(setting) if metric is ACCURACY else None
     looks = titles.looks([system.named for system in setting.systems])
+    others = beside(
+        setting.facts,
+        {domain.corruption for domain in domains},
+        [(system.method, None if system.apart else system.options) for system in setting.systems],
+        TABLES if metric is ACCURACY else (),
+    )
     return Table(
         setting,
         domains,
@@ -81,50 +105,76 @@ def table(setting: Setting) -> Table:
             Row(
                 system,
                 look,
-                [estimate(system, [domain]) for domain in domains],
-                _whole(estimate(system, averaged)),
+                [estimate(system, [domain], metric) for domain in domains],
+                _whole(estimate(system, averaged, metric)),
                 row.of(system) if row else None,
+                number,
+                source,
             )
-            for system, look in zip(setting.systems, looks, strict=True)
+            for system, look, number, source in zip(
+                setting.systems, looks, others.numbers, others.sources, strict=True
+            )
         ],
+        others.line,
+        metric,
     )
 
 
-def estimate(system: System, domains: Sequence[Shift]) -> Estimate | None:
-    """The mean over the domains, with a 95 % interval over seeds, or else over images.
+def estimate(
+    system: System, domains: Sequence[Shift], metric: Metric = ACCURACY, sure: bool = True
+) -> Estimate | None:
+    """A metric over the domains, with a 95 % interval over seeds, or else over images.
 
-    None when a domain is missing or has no labels.
+    None when a domain is missing, or what the metric needs. Unless `sure`, no interval is computed.
     """
     seeds = [seed for seed in system.seeds if all((d, seed) in system.outcomes for d in domains)]
     parts = [[system.outcomes[domain, seed] for domain in domains] for seed in seeds]
-    values = [_correct(part) for part in parts]
-    means = [float(np.mean([v.mean() for v in value])) for value in values if value]
-    if not means or len(means) < len(values) or not domains:
+    found = [metric.over(part) for part in parts]
+    means = [value for value in found if value is not None]
+    if not means or len(means) < len(found):
         return None
     many = len(set(means)) > 1  # a method without chance has no interval over seeds
-    interval = over_seeds(means) if many else bootstrap(_strata(parts[0], values[0]))
+    interval = UNKNOWN
+    if sure:
+        interval = over_seeds(means) if many else over_images(metric, parts[0], means[0])
     return Estimate(
         value=float(np.mean(means)),
-        interval=Interval(max(0.0, interval.low), min(1.0, interval.high)),
-        over="seeds" if many else "images",
-        images=sum(map(len, values[0])),
+        interval=_possible(metric, interval),
+        over="" if interval is UNKNOWN else "seeds" if many else "images",
+        images=sum(len(outcome.images) for outcome in parts[0]),
         seeds=len(means),
         finished=all(outcome.finished for part in parts for outcome in part),
     )
 
 
+def over_images(metric: Metric, outcomes: Sequence[Outcome], value: float) -> Interval:
+    """How much other images would change a number: a bootstrap of shares, else a jackknife.
+
+    The same pictures are left out of every domain at once.
+    """
+    if metric.shares is not None:
+        shares = [metric.shares(outcome) for outcome in outcomes]
+        return bootstrap(_strata(outcomes, [each for each in shares if each is not None]))
+    if not metric.resampled:
+        return UNKNOWN
+    without = [
+        metric.over([outcome.take(outcome.images % GROUPS != group) for outcome in outcomes])
+        for group in range(GROUPS)
+    ]
+    known = [each for each in without if each is not None]
+    return jackknife(value, known) if len(known) == GROUPS else UNKNOWN
+
+
+def _possible(metric: Metric, interval: Interval) -> Interval:
+    """An interval within what the metric can be."""
+    if interval is UNKNOWN:
+        return interval
+    most = 1.0 if metric.unit == "%" else float("inf")
+    return Interval(max(0.0, interval.low), min(most, interval.high))
+
+
 def _whole(mean: Estimate | None) -> Estimate | None:
     return mean if mean and mean.finished else None
-
-
-def _correct(outcomes: Sequence[Outcome]) -> list[NDArray[np.float64]]:
-    """0s and 1s for each domain; nothing when one has no labels or images."""
-    found = [outcome.correct for outcome in outcomes]
-    return [c for c in found if c is not None and len(c)] if _all_there(found) else []
-
-
-def _all_there(found: Sequence[NDArray[np.float64] | None]) -> bool:
-    return all(values is not None and len(values) for values in found)
 
 
 def _strata(
@@ -133,13 +183,41 @@ def _strata(
     """What the bootstrap draws from: pictures, or pictures domain by domain.
 
     Where every domain shows the same pictures they are drawn with all their corruptions at once,
-    since a picture that is hard in fog is hard in snow as well.
+    since a picture that is hard in fog is hard in snow as well; so is one that comes several times.
     """
-    order = [np.argsort(outcome.images, kind="stable") for outcome in outcomes]
-    images = [outcome.images[o] for outcome, o in zip(outcomes, order, strict=True)]
+    parts = [_pictures(outcome, v) for outcome, v in zip(outcomes, values, strict=True)]
+    images = [pictures for pictures, _ in parts]
     if all(np.array_equal(images[0], other) for other in images):
-        return [np.mean([v[o] for v, o in zip(values, order, strict=True)], axis=0)]
-    return values
+        return [np.mean([v for _, v in parts], axis=0)]
+    return [v for _, v in parts]
+
+
+def pictures(
+    system: System, domains: Sequence[Shift], metric: Metric
+) -> NDArray[np.float64] | None:
+    """The mean share of each picture over domains and seeds; None where they are not the same."""
+    found = []
+    for seed in system.seeds:
+        outcomes = [system.outcomes.get((domain, seed)) for domain in domains]
+        known = [outcome for outcome in outcomes if outcome is not None]
+        shares = [metric.shares(outcome) for outcome in known] if metric.shares else []
+        values = [share for share in shares if share is not None]
+        if len(values) < len(domains):
+            return None
+        found.append(_strata(known, values))
+    if any(len(strata) > 1 for strata in found) or len({len(s[0]) for s in found}) != 1:
+        return None
+    return np.asarray(np.mean([strata[0] for strata in found], axis=0), np.float64)
+
+
+def _pictures(
+    outcome: Outcome, values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each picture once, with its mean value; as they came where some come more often."""
+    pictures, places, counts = np.unique(outcome.images, return_inverse=True, return_counts=True)
+    if (counts != counts[0]).any():
+        return outcome.images, values
+    return pictures, np.bincount(places, values) / counts
 
 
 class Cost(NamedTuple):

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from tapr.names import CORRUPTIONS
 from tapr.records import Shift
 
-_PLACES = {name: place for place, name in enumerate(["clean", *CORRUPTIONS])}
+CLEAN = ("clean before", "clean after")  # the clean images around a stream
+_PLACES = {name: place for place, name in enumerate(["clean", CLEAN[0], *CORRUPTIONS, CLEAN[1]])}
 
 
 class Look(NamedTuple):

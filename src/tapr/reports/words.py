@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from tapr import names
 from tapr.records import RunRecord
 from tapr.reports import paper, titles
+from tapr.reports.metrics import ACCURACY
 from tapr.reports.results import Setting, whole
 from tapr.reports.tables import Row, Table
 
@@ -13,6 +14,14 @@ PROTOCOLS = {
     "continual": "one after another without a reset",
     "mixed": "all mixed in one stream",
     "gradual": "severities rise and fall without a reset",
+}
+_SHORT = {"each": "reset each"}
+_STREAM = {
+    "delta": "delta {}",
+    "shift_at": "labels shift at {}",
+    "burst": "each image {} times in a row",
+    "rounds": "{} rounds",
+    "clean": "between {} clean images",
 }
 _OPTIONS_OF_A_CONTROL = {"lr", "weight_decay", "momentum"}
 
@@ -33,6 +42,16 @@ def heading(setting: Setting) -> str:
         parts.append(f"{facts['protocol']} stream")
     if facts.get("order"):
         parts.append(f"order {facts['order']}")
+    parts += [text.format(facts[key]) for key, text in _STREAM.items() if key in facts]
+    return ", ".join(parts)
+
+
+def stream(setting: Setting) -> str:
+    """How a setting's images follow each other, in a few words."""
+    facts = setting.facts
+    parts = [_SHORT.get(str(facts.get("protocol") or "each"), str(facts.get("protocol")))]
+    parts += [str(facts["order"])] if facts.get("order") else []
+    parts += [text.format(facts[key]) for key, text in _STREAM.items() if key in facts]
     return ", ".join(parts)
 
 
@@ -49,6 +68,8 @@ def about(setting: Setting) -> str:
 
 def headline(table: Table) -> list[str]:
     """What the table shows, in plain words: the best, the unadapted, the part of the gradient."""
+    if table.metric is not ACCURACY:
+        return [_other_headline(table)]
     ranked = sorted((row for row in table.rows if row.mean), key=lambda row: -_mean(row))
     adapted = [row for row in ranked if row.system.adapts]
     source = next((row for row in ranked if not row.system.adapts), None)
@@ -61,6 +82,20 @@ def headline(table: Table) -> list[str]:
     first = f"{_says(best)}, {source.look.spoken} {_percent(_mean(source))}"
     first += f": {abs(change):.1f} points {'more' if change >= 0 else 'fewer'}."
     return [first, *_beaten(best, adapted[1:]), *_gradient_part(adapted)]
+
+
+def _other_headline(table: Table) -> str:
+    """The best of another metric than accuracy, and the unadapted model."""
+    metric, best = table.metric, table.best(None)
+    if best is None:
+        return "Nothing here is finished yet."
+    leaders = [row.look.spoken for row in table.rows if row.mean and row.mean.value == best]
+    unit = {"%": "\u00a0%", "": ""}.get(metric.unit, f"\u00a0{metric.unit}")
+    text = f"{_first(titles.listed(leaders))}: {metric.title} {metric.text(best)}{unit}"
+    source = table.baseline
+    if source and source.mean and source.look.spoken not in leaders:
+        text += f", {source.look.spoken} {metric.text(source.mean.value)}{unit}"
+    return text + f". {'Less' if metric.lower else 'More'} is better."
 
 
 def _mean(row: Row) -> float:
@@ -95,6 +130,11 @@ def _first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(line: str) -> str:
+    """A line as a sentence of its own."""
+    return _first(line) + "."
+
+
 def _gradient_part(rows: Sequence[Row]) -> list[str]:
     """What is left of a method's gain when its control, without the gradient, is subtracted."""
     for control in rows:
@@ -119,7 +159,9 @@ def _without_rate(row: Row) -> dict[str, object]:
 
 def notes(table: Table) -> list[str]:
     """What a reader must know before quoting a number."""
-    found = [*_policies(table), *_paper(table), *_mean_note(table), *_intervals(table)]
+    found = [*_policies(table), *_paper(table)]
+    found += [sentence(table.published)] * bool(table.published)
+    found += [*_mean_note(table), *_intervals(table)]
     return [*found, *_unfinished(table), *_environments(table.setting.runs)]
 
 
@@ -173,8 +215,9 @@ def _intervals(table: Table) -> list[str]:
         )
     if "images" in kinds:
         which = "Where seeds change nothing, intervals" if "seeds" in kinds else "Intervals"
+        how = "bootstrap" if table.metric.shares else "jackknife"
         found.append(
-            f"{which} are a 95 % bootstrap over the images: how much other images would change the"
+            f"{which} are a 95 % {how} over the images: how much other images would change the"
             " number."
         )
     return found

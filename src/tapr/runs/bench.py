@@ -16,7 +16,7 @@ from torch import nn
 
 from tapr import datasets, methods, names
 from tapr.adapters import Adapter, Passes
-from tapr.errors import ModelError
+from tapr.errors import InputError, ModelError
 from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
@@ -25,8 +25,8 @@ from tapr.runs.device import usable
 from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
-from tapr.streams import Domain, Stream, clean, corrupted
-from tapr.streams.stream import as_tensor
+from tapr.streams import Domain, Stream, clean, corrupted, orders, protocols
+from tapr.streams.stream import as_tensor, usual_order
 
 # What of a run's identity is words for people, and decides no number.
 _WORDS = {"title", "options", "statistics", "adapts"}
@@ -41,6 +41,7 @@ class Cell:
     domains: tuple[Domain, ...]
     identity: dict[str, Any]  # the whole effective spec: what makes this run this run
     passes: Passes  # of an image through the model
+    images: int  # of its stream, each as often as it comes
     variant: str = ""  # what a sweep changed in it, for people
 
     @property
@@ -51,7 +52,7 @@ class Cell:
     @property
     def work(self) -> float:
         """The cell's cost in forward passes of an image; a backward counts as two."""
-        return (self.passes.forward + 2 * self.passes.backward) * sum(map(len, self.domains))
+        return (self.passes.forward + 2 * self.passes.backward) * self.images
 
     @property
     def column(self) -> str:
@@ -90,17 +91,19 @@ def traits(adapter: Adapter) -> Traits:
     )
 
 
+_KNOWN: dict[str, Traits] = {}  # model and method's table -> what it is
+
+
 class Bench:
     """A spec with its data and model at hand; `cells` in the order in which they run."""
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
+        self.order = _order(spec)
+        self.protocol = protocols.made(spec.protocol, rounds=spec.rounds, clean=_clean(spec))
         self.model = methods.find_model(spec.model, spec.architecture)
         self.model.eval().to(usable(spec.device))
-        self.traits = {
-            label: traits(methods.adapt(self.model, **table))
-            for label, table in spec.methods.items()
-        }
+        self.traits = {label: self._traits(table) for label, table in spec.methods.items()}
         domains = _domains(spec)
         _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
@@ -111,6 +114,7 @@ class Bench:
                 stream,
                 self._identity(label, seed, stream),
                 self.traits[label].passes,
+                self._images(stream),
             )
             for stream in streams
             for label in spec.methods
@@ -140,12 +144,24 @@ class Bench:
         stream = Stream(
             cell.domains,
             self.spec.batch_size,
-            protocol=self.spec.protocol,
-            order=self.spec.order,
+            protocol=self.protocol,
+            order=self.order,
             seed=cell.seed,
         )
         batches = evaluate(adapter, stream, done, self.spec.device, observe)
         yield from journal.write(cell.identity, adapter, batches)
+
+    def _traits(self, table: Mapping[str, Any]) -> Traits:
+        """What a sweep's many specs have in common is found out once: some methods begin slowly."""
+        named = [self.spec.model, self.spec.architecture, self._model_hash, table]
+        key = json.dumps(named, sort_keys=True, default=repr)
+        if key not in _KNOWN:
+            _KNOWN[key] = traits(methods.adapt(self.model, **table))
+        return _KNOWN[key]
+
+    def _images(self, stream: tuple[Domain, ...]) -> int:
+        segments = self.protocol(stream)
+        return self.spec.burst * sum(len(d) for segment in segments for d in segment.domains)
 
     @cached_property
     def _model_hash(self) -> str:
@@ -214,6 +230,26 @@ def _check_classes(model: nn.Module, domain: Domain, device: str) -> None:
             f"expected a model and data of the same classes, got a model of {logits.shape[1]} and"
             f" data of {len(domain.classes)}: {', '.join(domain.classes[:5])}, ..."
         )
+
+
+def _order(spec: Spec) -> orders.Order:
+    def given(field: str) -> Any:
+        value = getattr(spec, field)
+        return None if value == Spec.model_fields[field].default else value
+
+    name = spec.order or usual_order(spec.protocol)
+    return orders.made(name, delta=given("delta"), shift_at=given("shift_at"), burst=spec.burst)
+
+
+def _clean(spec: Spec) -> Domain | None:
+    """The clean images before and after the stream, if there are to be any."""
+    if not spec.clean:
+        return None
+    if not spec.corruptions:
+        raise InputError("clean images before and after need corruptions between them, got none")
+    entry = datasets.PUBLISHED.get(spec.data)
+    found = datasets.load(entry.clean) if entry else datasets.load(spec.data, spec.split)
+    return clean(found, spec.clean)
 
 
 def _domains(spec: Spec) -> list[Domain]:

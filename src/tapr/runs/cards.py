@@ -1,14 +1,14 @@
 """The numbers of a model card: accuracy on clean and on corrupted test images, unadapted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tapr import files
 from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
@@ -17,7 +17,7 @@ from tapr.errors import InputError
 from tapr.models import zoo
 from tapr.streams.stream import as_tensor
 
-CLEAN, VALIDATION = "clean", "validation"
+CLEAN, VALIDATION, ROTATION = "clean", "validation", "rotation"
 SEVERITY = 5
 BATCH = 500
 ROUNDING = 5e-4  # processors round differently: an image in thousands may change sides
@@ -26,7 +26,7 @@ ROUNDING = 5e-4  # processors round differently: an image in thousands may chang
 class Measured(NamedTuple):
     """One accuracy of a model card, and how many of them are done."""
 
-    name: str  # "clean", "validation", or a corruption
+    name: str  # "clean", "validation", "rotation", or a corruption
     accuracy: float
     done: int
     total: int
@@ -46,18 +46,36 @@ def accuracy(model: nn.Module, data: Dataset) -> float:
     return correct / len(data)
 
 
+@torch.inference_mode()
+def rotation_accuracy(model: nn.Module, data: Dataset) -> float:
+    """Return how often the model's rotation head tells the turn, of each image in all four."""
+    model.eval()
+    correct = 0
+    for first in range(0, len(data), BATCH):
+        images = as_tensor(np.asarray(data.images[first : first + BATCH]))
+        for turns in range(4):
+            said: Tensor = model.rotation(torch.rot90(images, turns, (2, 3)))  # type: ignore[operator]
+            correct += int((said.argmax(1) == turns).sum())
+    return correct / (4 * len(data))
+
+
 def measure(
     model: nn.Module, data: Dataset, validation: Dataset | None = None
 ) -> Iterator[Measured]:
     """Measure clean accuracy, then accuracy under each corruption at severity 5, seed 0.
 
-    Where the test images are of another domain, `validation` is of the model's own.
+    Where the test images are of another domain, `validation` is of the model's own. A rotation head
+    is measured on the clean images.
     """
-    total = 1 + len(CORRUPTIONS) + (validation is not None)
-    yield Measured(CLEAN, accuracy(model, data), 1, total)
+    clean: dict[str, Callable[[], float]] = {CLEAN: lambda: accuracy(model, data)}
     if validation is not None:
-        yield Measured(VALIDATION, accuracy(model, validation), 2, total)
-    for done, name in enumerate(CORRUPTIONS, start=1 + total - len(CORRUPTIONS)):
+        clean[VALIDATION] = lambda: accuracy(model, validation)
+    if callable(getattr(model, "rotation", None)):
+        clean[ROTATION] = lambda: rotation_accuracy(model, data)
+    total = len(clean) + len(CORRUPTIONS)
+    for done, (name, measured) in enumerate(clean.items(), start=1):
+        yield Measured(name, measured(), done, total)
+    for done, name in enumerate(CORRUPTIONS, start=1 + len(clean)):
         images = corrupt(np.asarray(data.images[:]), name, SEVERITY, seed=0)
         yield Measured(name, accuracy(model, replace(data, images=images)), done, total)
 
@@ -70,6 +88,8 @@ def fill(path: Path, data: Dataset, numbers: dict[str, float]) -> None:
     card["clean_accuracy"] = numbers[CLEAN]
     if VALIDATION in numbers:
         card["validation_accuracy"] = numbers[VALIDATION]
+    if ROTATION in numbers:
+        card["rotation_accuracy"] = numbers[ROTATION]
     card["severity_5_accuracy"] = corrupted
     card["severity_5_mean_of_15"] = round(sum(corrupted[name] for name in STANDARD) / 15, 5)
     with files.atomic(path.with_suffix(".json")) as part:

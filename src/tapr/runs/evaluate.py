@@ -7,12 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from tapr.adapters import Adapter
-from tapr.records import BatchRecord
+from tapr.records import TOP, BatchRecord
 from tapr.streams import Stream
-from tapr.types import Prediction
+from tapr.types import Health, Prediction
 
 Observe = Callable[[Prediction, BatchRecord], None]
-TOP = 5  # classes of each image that a record keeps
 
 
 def evaluate(
@@ -53,6 +52,8 @@ def evaluate(
             forward=prediction.forward,
             backward=prediction.backward,
             seconds=round(seconds, 6),
+            shadow=prediction.shadow,
+            health=_told(prediction.health),
         )
         if observe is not None:
             observe(prediction, record)
@@ -66,11 +67,20 @@ def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "top": classes.tolist(),
         "probabilities": [[_short(p) for p in row] for row in values.exp().tolist()],
+        "squares": [_short(value) for value in likelihoods.exp().square().sum(1).tolist()],
     }
     if labels is not None:
         true = likelihoods.gather(1, labels[:, None])[:, 0]
         found["log_likelihoods"] = [_short(value) for value in true.tolist()]
     return found
+
+
+def _told(health: Health | None) -> dict[str, Any] | None:
+    """The health as a table of JSON."""
+    if health is None:
+        return None
+    table = {n: _short(v) if isinstance(v, float) else v for n, v in health._asdict().items()}
+    return {**table, "shift": [_short(nats) for nats in health.shift]}
 
 
 def _short(value: float) -> float:

@@ -44,9 +44,13 @@ class Role:
 
     flags: tuple[str, ...] | None = None  # None: the field's own name; (): no flag
     common: bool = True  # must it be equal for numbers to stand in one table
+    # Is it left out of what identifies a run where it has its default? Fields that came later are,
+    # so that records from before them keep their names.
+    later: bool = False
 
 
 _UNCOMMON = Role(common=False)
+_LATER = Role(later=True)
 
 
 class Spec(BaseModel):
@@ -90,9 +94,41 @@ class Spec(BaseModel):
     order: Annotated[
         str | None,
         Field(
-            description="How images follow each other: `listed`, `shuffled`, `sorted`, `dirichlet`."
+            description="How images follow each other: `listed`, `shuffled`, `sorted`, `dirichlet`,"
+            " `correlated`, `shift`."
         ),
     ] = None
+    delta: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)],
+        Field(
+            description="The concentration of the orders `dirichlet` and `correlated`: the smaller,"
+            " the more a class crowds into one stretch."
+        ),
+        _LATER,
+    ] = 0.1
+    shift_at: Annotated[
+        Annotated[float, Field(gt=0, lt=1)],
+        Field(
+            description="The share of a domain's images after which the order `shift` goes on with"
+            " other classes."
+        ),
+        _LATER,
+    ] = 0.5
+    burst: Annotated[
+        Annotated[int, Field(ge=1)],
+        Field(description="How many times in a row each image comes."),
+        _LATER,
+    ] = 1
+    rounds: Annotated[
+        Annotated[int, Field(ge=1)],
+        Field(description="How many times in a row the whole stream comes, without a reset."),
+        _LATER,
+    ] = 1
+    clean: Annotated[
+        Annotated[int, Field(ge=0)],
+        Field(description="The number of clean images before the stream, and again after it."),
+        _LATER,
+    ] = 0
     batch_size: Annotated[
         Annotated[int, Field(ge=1)], Field(description="The number of images in a batch.")
     ] = 200
@@ -203,7 +239,12 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 def common(spec: Spec) -> dict[str, Any]:
     """The values that must be equal for numbers to stand in one table."""
-    return {field: getattr(spec, field) for field in Spec.model_fields if role(field).common}
+    found = {field: getattr(spec, field) for field in Spec.model_fields if role(field).common}
+    return {
+        field: value
+        for field, value in found.items()
+        if not (role(field).later and value == Spec.model_fields[field].default)
+    }
 
 
 def make(values: Mapping[str, Any]) -> Spec:
@@ -246,8 +287,11 @@ def replaced(
     return made
 
 
-def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
-    """What a ready-made spec, or a TOML file by its path, says; not yet checked."""
+def values(name: str, ready: Registry[str] = READY, size: str | None = None) -> dict[str, Any]:
+    """What a ready-made spec, or a TOML file by its path, says; not yet checked.
+
+    `size` names one of the spec's `[sizes]`, a table of values that replace others.
+    """
     if name.endswith(".toml"):
         try:
             text = Path(name).read_text(encoding="utf-8")
@@ -258,6 +302,12 @@ def values(name: str, ready: Registry[str] = READY) -> dict[str, Any]:
     else:
         text = ready[name]
     try:
-        return {"name": Path(name).stem, **tomllib.loads(text)}
+        found = {"name": Path(name).stem, **tomllib.loads(text)}
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not TOML: {error}") from error
+    sizes = found.pop("sizes", {})
+    if size is None:
+        return found
+    if not isinstance(sizes, Mapping) or not sizes:
+        raise InputError(f"{name} has no sizes, got --size {size}")
+    return replaced(found, Registry(f"size of {name}", sizes)[size])

@@ -1,7 +1,12 @@
-"""A spec over a grid: every combination is an ordinary benchmark, all cells in one folder."""
+"""A spec over a grid: every combination is an ordinary benchmark, all cells in one folder.
+
+A value of the grid may be a table, which sets several things at once: a stream is a protocol, an
+order and their parameters. Its keys are fields of the spec, and options as `label.option`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -54,15 +59,32 @@ def expand(values: Mapping[str, Any], over: Over) -> list[Spec]:
     made: list[Spec] = []
     used: set[str] = set()
     for combination in product(*over.values()):
-        chosen = dict(zip(over, combination, strict=True))
+        given = dict(zip(over, combination, strict=True))
+        chosen = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
         fields = {key: value for key, value in chosen.items() if key in fields_to_sweep()}
         used.update(fields)
         methods = {label: _changed(table, chosen, used) for label, table in base.methods.items()}
+        for key in (key for key in given if key not in chosen):
+            used.add(key)
+            more, options = _at_once(key, given[key])
+            fields |= more
+            known = [text for text in options if text.partition(".")[0] in methods]
+            methods = variants.with_options(methods, known)
         made.append(specs.make({**values, **fields, "methods": methods}))
     for key in over:
         if key not in used:
             raise UnknownNameError(f"unknown key {key!r} to go over; {suggest(key, _known(base))}")
     return made
+
+
+def _at_once(key: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The fields that a table sets, and the options as `--option` writes them."""
+    allowed = [field for field in Spec.model_fields if field not in ("name", "about", "methods")]
+    for inner in table:
+        if "." not in inner and inner not in allowed:
+            raise UnknownNameError(f"unknown key {inner!r} in {key}; {suggest(inner, allowed)}")
+    options = [f"{inner}={json.dumps(value)}" for inner, value in table.items() if "." in inner]
+    return {inner: value for inner, value in table.items() if "." not in inner}, options
 
 
 def tasks(made: Sequence[Spec], over: Over, folder: Path) -> list[Task]:
@@ -95,5 +117,17 @@ def _known(spec: Spec) -> set[str]:
 
 
 def _variant(cell: Cell, over: Over) -> list[str]:
-    found = {key: records.setting(cell.identity, key) for key in over}
-    return [f"{key}={value}" for key, value in found.items() if value is not None]
+    plain = [key for key, listed in over.items() if not isinstance(listed[0], Mapping)]
+    found = {key: records.setting(cell.identity, key) for key in plain}
+    inside = (
+        field
+        for listed in over.values()
+        for each in listed
+        if isinstance(each, Mapping)
+        for field in each
+    )
+    several = (records.setting(cell.identity, field) for field in dict.fromkeys(inside))
+    return [
+        *(f"{key}={value}" for key, value in found.items() if value is not None),
+        *(str(value) for value in several if isinstance(value, str | int | float)),
+    ]

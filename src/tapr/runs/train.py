@@ -6,7 +6,8 @@ import copy
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tapr import files, rng
 from tapr.datasets import DATASETS, Dataset
 from tapr.errors import InputError, StateError
+from tapr.methods.ttt import Rotated
 from tapr.models import architectures, checkpoint, zoo
+from tapr.models.architectures import ROTATION
 from tapr.models.inputs import Normalize
 from tapr.runs.device import usable
 from tapr.runs.train_views import AUGMENTS
@@ -59,7 +63,9 @@ class Recipe:
     def command(self) -> str:
         """Return the command line that repeats the training."""
         return (
-            f"tapr train {self.dataset} --model {self.architecture} --epochs {self.epochs} "
+            f"tapr train {self.dataset} --model {self.architecture.removesuffix(ROTATION)} "
+            + ("--rotation " if self.architecture.endswith(ROTATION) else "")
+            + f"--epochs {self.epochs} "
             f"--seed {self.seed} --batch-size {self.batch_size} "
             f"--learning-rate {self.learning_rate:g} --weight-decay {self.weight_decay:g} "
             f"--label-smoothing {self.label_smoothing:g} --augment {self.augment}"
@@ -89,7 +95,12 @@ class Step(NamedTuple):
 
 
 class Training:
-    """A model in training: iterate `run()`; `average` holds the weights to keep."""
+    """A model in training: iterate `run()`; `average` holds the weights to keep.
+
+    A model with a rotation head learns both tasks in every step, as in Sun et al. (2020): the loss
+    is the sum of the classifier's and of the cross-entropy of the turns, on the same images turned
+    at random as TTT turns them.
+    """
 
     def __init__(
         self, recipe: Recipe, data: Dataset, folder: Path, device: torch.device | str = "cpu"
@@ -106,6 +117,7 @@ class Training:
         self.average = copy.deepcopy(self.model).eval()
         self.optimizer = _optimizer(self.model, recipe)
         self.per_epoch = len(data) // recipe.batch_size
+        self.rotated = Rotated(1) if callable(getattr(self.model, "rotation", None)) else None
         self.history: list[dict[str, float]] = []
 
     def run(self) -> Iterator[Step]:
@@ -115,16 +127,15 @@ class Training:
             started = time.perf_counter()
             generator = rng.generator(self.recipe.seed, "train", epoch)
             order = torch.randperm(len(self.data), generator=generator)
-            loss = correct = 0.0
+            sums = Counter[str]()
             for step in range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch):
                 first = (step % self.per_epoch) * self.recipe.batch_size
                 index = order[first : first + self.recipe.batch_size]
                 self._set_rate(step, total)
-                losses, hits = self._step(index, generator)
-                loss, correct = loss + losses, correct + hits
+                sums.update(self._step(index, generator))
                 yield Step(step + 1, total)
             seconds = time.perf_counter() - started
-            self.history.append(self._record(epoch, loss, correct, seconds))
+            self.history.append(self._record(epoch, sums, seconds))
             self._write()
             yield Step((epoch + 1) * self.per_epoch, total, self.history[-1])
 
@@ -156,6 +167,7 @@ class Training:
             "epochs": self.recipe.epochs,
             "seed": self.recipe.seed,
             "augment": self.recipe.augment,
+            **({"begun_with": self.recipe.weights} if self.recipe.weights else {}),
             "command": self.recipe.command(),
             "hours": round(sum(record["seconds"] for record in self.history) / 3600, 2),
             "threads": torch.get_num_threads(),
@@ -187,18 +199,25 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = share * self.recipe.learning_rate
 
-    def _step(self, index: Tensor, generator: torch.Generator) -> tuple[float, float]:
+    def _step(self, index: Tensor, generator: torch.Generator) -> dict[str, float]:
         images = torch.from_numpy(np.asarray(self.data.images[index.numpy()])).to(self.device)
         labels = self.labels[index].to(self.device)
         self.model.train()
         loss, logits = AUGMENTS[self.recipe.augment](
             self.model, images, labels, self.recipe.label_smoothing, generator
         )
+        made = {"train_accuracy": _share(logits, labels)}
+        if self.rotated:
+            turned = self.rotated(images.permute(0, 3, 1, 2).float() / 255, generator)
+            turns = self.rotated.labels.to(self.device)
+            said: Tensor = self.model.rotation(turned)
+            loss = loss + functional.cross_entropy(said, turns)
+            made["rotation_accuracy"] = _share(said, turns)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step()
         self._average_in()
-        return loss.item(), (logits.argmax(1) == labels).float().mean().item()
+        return {"loss": loss.item(), **made}
 
     @torch.no_grad()
     def _average_in(self) -> None:
@@ -211,12 +230,11 @@ class Training:
             else:
                 mean.copy_(value)
 
-    def _record(self, epoch: int, loss: float, correct: float, seconds: float) -> dict[str, float]:
+    def _record(self, epoch: int, sums: Mapping[str, float], seconds: float) -> dict[str, float]:
         images = self.per_epoch * self.recipe.batch_size
         return {
             "epoch": epoch + 1,
-            "loss": round(loss / self.per_epoch, 5),
-            "train_accuracy": round(correct / self.per_epoch, 5),
+            **{name: round(value / self.per_epoch, 5) for name, value in sums.items()},
             "seconds": round(seconds, 1),
             "images_per_second": round(images / seconds, 1),
         }
@@ -244,6 +262,10 @@ def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         {"params": others, "weight_decay": 0.0},
     ]
     return torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=MOMENTUM, nesterov=True)
+
+
+def _share(logits: Tensor, labels: Tensor) -> float:
+    return (logits.argmax(1) == labels).float().mean().item()
 
 
 def _read(path: Path) -> dict[str, Any]:

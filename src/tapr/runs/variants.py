@@ -80,7 +80,7 @@ def _augmentation_options(table: Table) -> set[str]:
     effective = {**_options(table), **table}
     if "augmentation_options" not in effective:
         return set()
-    named = effective["augmentation"], effective["augmentation_preset"]
+    named = effective["augmentation"], effective.get("augmentation_preset", "paper")
     return set(augmentations.options(*named))
 
 

@@ -1,5 +1,6 @@
 """Domains in order, as batches with reset marks."""
 
+from tapr.streams import orders, protocols
 from tapr.streams.domains import Domain, Origin, clean, corrupted, generated, published
 from tapr.streams.orders import ORDERS
 from tapr.streams.protocols import PROTOCOLS
@@ -14,5 +15,7 @@ __all__ = [
     "clean",
     "corrupted",
     "generated",
+    "orders",
+    "protocols",
     "published",
 ]

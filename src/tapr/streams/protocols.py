@@ -1,6 +1,7 @@
 """How domains follow each other: domains -> segments, within which the order is free."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from tapr.errors import InputError
@@ -54,3 +55,31 @@ def gradual(domains: Sequence[Domain]) -> list[Segment]:
 PROTOCOLS: Registry[Protocol] = Registry(
     "protocol", {"each": each, "continual": continual, "mixed": mixed, "gradual": gradual}
 )
+BEFORE, AFTER = "clean before", "clean after"
+
+
+def made(name: str, *, rounds: int = 1, clean: Domain | None = None) -> Protocol:
+    """The protocol of this name, its stream so many times in a row, between clean images.
+
+    Only the first segment of all starts from the source model. With `each` there is no such
+    stream: every domain is one of its own.
+    """
+    protocol = PROTOCOLS[name]
+    if rounds < 1:
+        raise InputError(f"expected at least 1 round, got {rounds}")
+    if rounds == 1 and clean is None:
+        return protocol
+    if name == "each":
+        what = "several rounds" if rounds > 1 else "clean images before and after"
+        raise InputError(f"{what} need one stream of all domains, got the protocol 'each'")
+    return partial(_around, protocol, rounds, clean)
+
+
+def _around(
+    protocol: Protocol, rounds: int, clean: Domain | None, domains: Sequence[Domain]
+) -> list[Segment]:
+    segments = protocol(domains) * rounds
+    if clean is not None:
+        ends = [Segment(name, (clean,), False) for name in (BEFORE, AFTER)]
+        segments = [ends[0], *segments, ends[1]]
+    return [segment._replace(reset=place == 0) for place, segment in enumerate(segments)]

@@ -42,8 +42,9 @@ class Stream:
     """Batches of domains; iterating twice gives the same batches.
 
     `protocol` ("each", "continual", "mixed", "gradual") is how domains follow each other, `order`
-    ("listed", "shuffled", "sorted", "dirichlet") how images do within one; a mixed stream is
-    shuffled unless `order` says otherwise. `prefetch` batches are made ahead, by one thread.
+    (see `ORDERS`) how images do within one; a mixed stream is shuffled unless `order` says
+    otherwise. `protocols.made` and `orders.made` give either its parameters. `prefetch` batches are
+    made ahead, by one thread.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Stream:
                 f"got {batch_size} and {prefetch}"
             )
         if order is None:
-            order = "shuffled" if protocol == "mixed" else "listed"
+            order = usual_order(protocol)
         segments = (PROTOCOLS[protocol] if isinstance(protocol, str) else protocol)(domains)
         ordering = ORDERS[order] if isinstance(order, str) else order
         self.prefetch = prefetch
@@ -85,6 +86,11 @@ class Stream:
         """The batches from number `first` on; the ones before it are not made."""
         batches = map(read, self.plan[first:])
         return ahead(batches, self.prefetch) if self.prefetch else batches
+
+
+def usual_order(protocol: str | Protocol) -> str:
+    """The order of a protocol's images unless another is asked for."""
+    return "shuffled" if protocol == "mixed" else "listed"
 
 
 def as_tensor(pixels: NDArray[np.uint8]) -> Tensor:

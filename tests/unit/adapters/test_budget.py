@@ -66,7 +66,8 @@ def test_the_prediction_comes_without_a_step(
     prediction = adapter.predict(images)
     assert (prediction.steps, prediction.loss, prediction.kept) == (0, None, 0)
     assert torch.isfinite(prediction.logits).all()
-    assert all(torch.equal(value, before[name]) for name, value in adapter.live().items())
+    after = {n: value for n, value in adapter.live().items() if not n.startswith("guard.")}
+    assert all(torch.equal(value, before[name]) for name, value in after.items())
 
 
 def test_one_slow_moment_passes(model: nn.Module, images: Tensor, clock: Clock) -> None:

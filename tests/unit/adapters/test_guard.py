@@ -156,3 +156,85 @@ class Masked(nn.Module):
 def test_a_class_that_is_ruled_out_is_no_ruin(model: nn.Sequential, images: Tensor) -> None:
     prediction = tapr.adapt(Masked(model), "pest").predict(images)
     assert (prediction.steps, prediction.refused) == (5, 0)
+
+
+def pictures(count: int, seed: int = 0) -> Tensor:
+    noise = torch.rand(count, 3, 10, 9, generator=torch.Generator().manual_seed(seed))
+    return (noise + noise.roll(1, 3)) / 2
+
+
+@pytest.mark.parametrize("method", ["pest", "tent", "norm", "steady", "note", "cotta"])
+def test_nothing_is_learnt_from_images_that_show_nothing(
+    model: nn.Sequential, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {"statistics": "running"} if method == "norm" else {}
+    adapter = tapr.adapt(model, method, guard="act", **options)
+    adapter(pictures(40))
+    before = {n: t.clone() for n, t in adapter.live().items() if n not in VARIES}
+    black = torch.zeros(40, 3, 10, 9)
+    prediction = adapter.predict(black)
+    assert torch.equal(prediction.logits, tapr.adapt(model, "source")(black))
+    assert prediction.health is not None
+    assert (prediction.health.verdict, prediction.health.action) == ("harm", "unlearnt")
+    assert "show nothing" in prediction.health.reason
+    assert "nothing was learnt" in caplog.text
+    after = adapter.live()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+VARIES = ("guard.seen", "generator", "memory.generator", "teacher.generator")
+
+
+def test_a_watching_guard_lets_it_learn_and_says_so(
+    model: nn.Sequential, caplog: pytest.LogCaptureFixture
+) -> None:
+    adapter = tapr.adapt(model, "norm", statistics="running")
+    prediction = adapter.predict(torch.zeros(40, 3, 10, 9))
+    assert prediction.health is not None
+    assert (prediction.health.verdict, prediction.health.action) == ("harm", "")
+    assert not torch.equal(
+        adapter.live()["model.1.running_mean"],
+        model[1].running_mean,  # type: ignore[arg-type]
+    )
+    assert "show nothing" in caplog.text
+
+
+class Ruined(tapr.Loop):
+    """Says the opposite of what the source model does, and moves a parameter at every batch."""
+
+    def __init__(self, model: nn.Module, **common: Any) -> None:
+        super().__init__(model, scope=lambda name, parameter: True, **common)
+
+    @torch.no_grad()
+    def adapt(self, images: Tensor) -> tapr.Prediction:
+        prediction = super().adapt(images)
+        next(self.model.parameters()).add_(1.0)
+        return prediction._replace(logits=-prediction.logits)
+
+
+def test_the_ladder(model: nn.Sequential, caplog: pytest.LogCaptureFixture) -> None:
+    """The safer answer and nothing learnt; then a new beginning, which the log tells."""
+    adapter = Ruined(model, guard="act")
+    source = adapter.live()["model.0.weight"].clone()
+    actions = []
+    for seed in range(4):
+        images = pictures(200, seed)
+        prediction = adapter.predict(images)
+        assert prediction.health is not None
+        assert prediction.health.verdict == "harm"
+        actions.append(prediction.health.action)
+        assert torch.equal(adapter.live()["model.0.weight"], source)
+        same = prediction.logits.argmax(1) == tapr.adapt(model, "source")(images).argmax(1)
+        assert same.float().mean() > 0.5
+    assert actions == ["unlearnt", "restarted", "unlearnt", "restarted"]
+    assert "adaptation began anew" in caplog.text
+
+
+def test_a_watching_guard_sees_the_same_and_does_nothing(model: nn.Sequential) -> None:
+    adapter = Ruined(model)
+    source = adapter.live()["model.0.weight"].clone()
+    for seed in range(2):
+        prediction = adapter.predict(pictures(200, seed))
+    assert prediction.health is not None
+    assert (prediction.health.verdict, prediction.health.action) == ("harm", "")
+    assert torch.allclose(adapter.live()["model.0.weight"], source + 2)

@@ -9,12 +9,14 @@ import pytest
 from tapr import augment, corruptions, methods, models, names, streams
 from tapr.cli import app, completing, data
 from tapr.cli.ending import run
+from tapr.reports.metrics import METRICS
 from tapr.runs import spec
 
 TABLES: dict[str, tuple[Iterable[str], Iterable[str]]] = {
     "methods": (names.METHODS, methods.known()),
     "protocols": (names.PROTOCOLS, streams.PROTOCOLS),
     "orders": (names.ORDERS, streams.ORDERS),
+    "metrics": (names.METRICS, METRICS),
     "augmentations": (names.AUGMENTATIONS, augment.AUGMENTATIONS),
     "data": ([*names.DATA, "frost"], data._entries()),
     "corruptions": (names.CORRUPTIONS, corruptions.CORRUPTIONS),
@@ -37,7 +39,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
         ("bench --methods source,ten", ["source,tent"]),
         ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
-        ("bench --order s", ["shuffled", "sorted"]),
+        ("bench --order s", ["shuffled", "sorted", "shift"]),
         ("doctor cifar100", ["cifar100-small"]),
         ("data get mn", ["mnist"]),
         ("show cifar10 --corruption sn", ["snow"]),

@@ -32,7 +32,7 @@ def test_the_flags_are_the_fields(name: str) -> None:
     assert {flag for names in shown.values() for flag in names} == {
         *("--corruptions", "--severity", "--images", "--methods", "--method", "--batch-size"),
         *("--model", "--architecture", "--seed", "--protocol", "--order", "--device"),
-        *("--data", "--split"),
+        *("--data", "--split", "--delta", "--shift-at", "--burst", "--rounds", "--clean"),
     }
     assert "--option" in params["option"].opts
 

@@ -40,6 +40,23 @@ def test_a_started_training_goes_on_only_when_told(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*command, "--resume"]).exit_code == 0
 
 
+def test_a_rotation_head_is_trained_when_asked_for(tmp_path: Path) -> None:
+    command = ["train", "tiny", *OPTIONS, "--rotation", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "rotation accuracy" in done.output
+    assert card(tmp_path / "model.safetensors")["architecture"] == "small-rotation"
+    assert callable(load(tmp_path / "model.safetensors").rotation)
+
+
+def test_an_architecture_without_a_twin_is_refused(tmp_path: Path) -> None:
+    command = ["train", "tiny", "--model", "wrn-16-1", "--rotation", "--out", str(tmp_path / "no")]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, InputError)
+    assert "expected an architecture that has a twin with a rotation head" in str(done.exception)
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["train", "folder:photos", "--out", str(tmp_path)])
     assert isinstance(done.exception, InputError)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import tapr
 from tapr import testing
 from tapr.methods.ttt import Rotated
+from tapr.models import build
 
 SOURCE_IMAGES = torch.linspace(0, 1, 4 * 270).view(4, 3, 10, 9)
 METHODS: dict[str, dict[str, Any]] = {
@@ -287,6 +288,16 @@ def test_ttt_leaves_out_images_that_it_knows_to_be_upright() -> None:
     prediction = adapter.predict(torch.rand(3, 3, 8, 8))
     assert (prediction.steps, prediction.kept, prediction.backward) == (0, 0, 0)
     assert prediction.forward == 3 * adapter.passes.forward == 3 * 6
+
+
+@pytest.mark.parametrize("method", ["norm", "tent", "eata", "sar", "shot", "roid"])
+def test_a_rotation_head_is_nothing_to_the_other_methods(method: str) -> None:
+    plain, twin = build("small-narrow", 5).eval(), build("small-narrow-rotation", 5).eval()
+    twin.load_state_dict(plain.state_dict(), strict=False)
+    needs: dict[str, Any] = {"source_images": torch.rand(8, 3, 32, 32)} if method == "eata" else {}
+    one, other = (tapr.adapt(model, method, **needs) for model in (plain, twin))
+    for images in torch.rand(2, 6, 3, 32, 32):
+        torch.testing.assert_close(other(images), one(images), atol=1e-4, rtol=1e-4)
 
 
 def test_ttt_wants_square_images() -> None:

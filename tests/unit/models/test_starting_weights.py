@@ -25,6 +25,16 @@ def test_all_but_the_head_comes_from_the_file(tmp_path: Path) -> None:
     assert torch.equal(model.fc.weight, head)  # type: ignore[arg-type,union-attr]
 
 
+def test_a_rotation_head_begins_fresh(tmp_path: Path) -> None:
+    given, model = build("resnet-20", 12), build("resnet-20-rotation", 12)
+    torch.save(given.state_dict(), tmp_path / "given.pth")
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    start_from(model, str(tmp_path / "given.pth"), "resnet-20-rotation")
+    for key, value in model.state_dict().items():
+        source = before if key.startswith(("turns.", "fc.")) else given.state_dict()
+        assert torch.equal(value, source[key]), key
+
+
 def test_timm_brings_its_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
     network = ResNet(1000, (1, 1, 1, 1), width=2)
     del network.normalize

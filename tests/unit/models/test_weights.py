@@ -1,12 +1,14 @@
 import pytest
 import torch
 
+import tapr
 from tapr import datasets
 from tapr.models import SHIPPED, card, load
 from tapr.runs.cards import ROUNDING, accuracy
 
 LIMITS = {  # bytes, the floor of clean accuracy, images it is measured on
     "cifar10-small": (3_000_000, 0.88, 10_000),
+    "cifar10-small-rotation": (3_000_000, 0.87, 10_000),
     "cifar100-small": (4_000_000, 0.60, 10_000),
     "digits-small": (1_000_000, 0.60, 1_797),  # of real digits; it was trained on rendered ones
 }
@@ -29,6 +31,15 @@ def test_shipped_models_are_small_and_good_and_say_how_they_were_made(name: str)
     assert facts["command"].startswith(f"tapr train {facts['dataset']} ")
     with torch.no_grad():
         assert model(torch.rand(2, 3, 32, 32)).shape == (2, facts["classes"])
+
+
+def test_the_twin_is_one_that_ttt_takes_and_says_what_it_began_with() -> None:
+    facts = card("cifar10-small-rotation")
+    assert facts["rotation_accuracy"] > 0.75
+    assert facts["begun_with"] == "cifar10-small"
+    assert "--rotation" in facts["command"]
+    adapter = tapr.adapt(load("cifar10-small-rotation"), "ttt", copies=2)
+    assert adapter.predict(torch.rand(4, 3, 32, 32)).steps == 1
 
 
 @pytest.mark.slow

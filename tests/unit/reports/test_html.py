@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -124,3 +125,21 @@ def test_records_with_little_in_them(make_run: Make) -> None:
     assert "Tent predicts" in made(
         Results(results.gather([RunRecord(bare, {}, run.batches, {})], []))
     )
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance of the accessibility guidelines (WCAG 2)."""
+    shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return sum(weight * each for weight, each in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_every_text_stands_out_from_its_ground() -> None:
+    css = (files("tapr.reports") / "templates" / "report.css").read_text("utf-8")
+    assert "color: var(--faint)" not in css, "for lines, not for text"
+    light, dark = (dict(re.findall(r"--(\w+): (#\w{6})", part)) for part in css.split("@media")[:2])
+    for theme in (light, dark):
+        for text in ("ink", "soft", "alarm"):
+            for ground in ("paper", "card"):
+                pair = sorted((_luminance(theme[text]), _luminance(theme[ground])))
+                assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (text, ground)

@@ -1,5 +1,6 @@
 """Accuracies, means, intervals and costs."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,3 +138,19 @@ def test_by_class_against_a_plain_count(bench: Path) -> None:
     expected = {number: right[labels == number].mean() for number in range(10)}
     assert found.rows["tent"] == pytest.approx(expected)
     assert found.best(3) == max(row[3] for row in found.rows.values())
+
+
+def test_a_picture_that_comes_often_counts_as_one_in_the_interval(make_run: Make) -> None:
+    once = make_run("tent", images=200)
+    often = dataclasses.replace(
+        once,
+        batches=[
+            dataclasses.replace(batch, number=number + visit * len(once.batches))
+            for visit in range(4)
+            for number, batch in enumerate(once.batches)
+        ],
+    )
+    one, four = (of([run]).rows[0].cells[0] for run in (once, often))
+    assert one
+    assert four
+    assert (four.images, four.value, four.interval) == (4 * one.images, one.value, one.interval)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ import tapr
 from tapr import records
 from tapr.cli import app
 from tapr.records import BatchRecord, RunRecord
+from tapr.reports import export, tables
+from tapr.reports import results as reading
 from tapr.runs import spec as specs
+from tapr.runs import sweep
 from tapr.runs.bench import Bench
 from tapr.runs.store import Journal, locked
 
@@ -119,6 +123,68 @@ def test_every_cell_has_its_record_with_the_whole_spec(place: Path) -> None:
     assert [(b.forward, b.backward) for b in mine.batches] == [(70, 60), (70, 60), (28, 24)]
     assert [batch.steps for batch in mine.batches] == [2, 2, 2]
     assert not list((place / "out").glob("*.state"))
+
+
+STREAM = {
+    "protocol": "continual",
+    "order": "correlated",
+    "delta": 0.5,
+    "burst": 2,
+    "rounds": 2,
+    "clean": 6,
+}
+
+
+def test_a_stream_with_every_parameter(place: Path) -> None:
+    spec = make_spec(**STREAM, methods={"source": {}})
+    bench = Bench(spec, place / "out")
+    (run,) = finish(spec, place / "out").values()
+    assert bench.cells[0].images == run.images == 2 * (6 + 2 * 2 * 24 + 6)
+    assert {key: run.setting[key] for key in STREAM} == STREAM
+    (found,) = reading.read([place / "out"]).settings
+    names = ["clean before", "brightness-5", "contrast-5", "clean after"]
+    assert [domain.name for domain in found.domains] == names
+    made = tables.table(found)
+    assert [domain.name for domain in made.averaged] == names[1:3]
+    assert [cell and (cell.images, cell.finished) for cell in made.rows[0].cells] == [
+        (12, True),
+        (96, True),
+        (96, True),
+        (12, True),
+    ]
+    again = specs.make(tomllib.loads(export.spec(found)))
+    expected = spec.model_dump() | {"images": 24, "methods": again.methods}
+    assert again.model_dump() == expected
+
+
+def test_defaults_of_later_fields_leave_no_trace_in_a_run(place: Path) -> None:
+    """So the files of records from before them keep their names."""
+    (cell,) = Bench(make_spec(corruptions=["fog"], methods=["source"]), place).cells
+    written = make_spec(corruptions=["fog"], methods=["source"], delta=0.1, rounds=1, clean=0)
+    assert Bench(written, place).cells[0].file == cell.file
+    assert not cell.identity["setting"].keys() & STREAM.keys() - {"protocol", "order"}
+    changed = make_spec(corruptions=["fog"], methods=["source"], burst=2)
+    assert Bench(changed, place).cells[0].file != cell.file
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delta": 0}, "delta in the spec: expected more than 0.0, got 0"),
+        ({"shift_at": 1}, "shift_at in the spec: expected less than 1.0, got 1"),
+        ({"burst": 0}, "burst in the spec: expected at least 1, got 0"),
+        ({"rounds": 1.5}, "rounds in the spec: expected a whole number, got 1.5"),
+        ({"clean": -1}, "clean in the spec: expected at least 0, got -1"),
+        ({"delta": 0.5}, "delta belongs to the order dirichlet and correlated, got listed"),
+        ({"rounds": 2}, "several rounds need one stream of all domains, got the protocol 'each'"),
+        ({"clean": 25, "protocol": "mixed"}, "expected 1 to 24 images of folder:photos, got 25"),
+        ({"clean": 5, "corruptions": []}, "need corruptions between them, got none"),
+    ],
+)
+def test_streams_that_cannot_be(place: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(tapr.TaprError, match=message):
+        Bench(make_spec(**given), place / "out")
+    assert not (place / "out").exists()
 
 
 def test_a_run_can_be_read_from_its_first_moment(tmp_path: Path) -> None:
@@ -243,7 +309,9 @@ def test_bad_specs_get_a_sentence(change: dict[str, Any], message: str) -> None:
 
 def test_ready_made_specs_are_sound_and_the_papers_protocol_is_one() -> None:
     for name in specs.READY:
-        assert specs.load(name, {}).about
+        values = specs.values(name)
+        over = values.pop("over", {})
+        assert all(spec.about for spec in sweep.expand(values, over))
     paper = specs.load("paper-cifar10c", {})
     assert (paper.batch_size, paper.severities, paper.images) == (200, (5,), None)
     assert (len(paper.corruptions), paper.protocol, len(paper.methods)) == (15, "each", 6)

@@ -1,5 +1,6 @@
 """Sweeps: grids, parallel equals serial, and what a kill, a crash or Ctrl-C leaves behind."""
 
+import json
 import os
 import random
 import signal
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
 import tapr
-from tapr import records
+from tapr import names, records
+from tapr.cli import app
 from tapr.runs import parallel, sweep
 from tapr.runs import spec as specs
 from tapr.runs.bench import Bench
@@ -73,7 +76,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(24):
         path = tmp_path / "photos" / f"class{number % 3}" / f"{number:02d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+        blocks = generator.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(blocks.repeat(2, 0).repeat(2, 1)).save(path)
     (tmp_path / "sweep_model.py").write_text(MODEL)
     (tmp_path / "tiny.toml").write_text(SPEC)
     monkeypatch.syspath_prepend(tmp_path)
@@ -125,6 +129,63 @@ def test_a_method_takes_the_keys_it_knows_and_runs_once_without(place: Path) -> 
     ]
 
 
+def test_a_table_sets_several_things_at_once(place: Path) -> None:
+    over: dict[str, list[Any]] = {
+        "stream": [{"protocol": "mixed", "order": "sorted"}, {"protocol": "continual"}],
+        "size": [{"batch_size": 4, "mine.steps": 1, "other.steps": 7}, {"severities": [1, 2]}],
+    }
+    made = sweep.expand(VALUES, over)
+    found = [(s.protocol, s.order, s.batch_size, s.severities) for s in made]
+    assert found == [
+        ("mixed", "sorted", 4, (5,)),
+        ("mixed", "sorted", 10, (1, 2)),
+        ("continual", None, 4, (5,)),
+        ("continual", None, 10, (1, 2)),
+    ]
+    assert [spec.methods["mine"]["steps"] for spec in made] == [1, 2, 1, 2]
+    assert cells(made, over, place / "out")[:3] == [
+        "mixed source mixed, sorted, 4",
+        "mixed mine mixed, sorted, 4",
+        "mixed source mixed, sorted, 10",
+    ]
+
+
+def test_methods_whose_augmentation_has_no_preset_can_be_swept() -> None:
+    made = sweep.expand({**VALUES, "methods": ["cotta", "source"]}, {"lr": [0.1, 0.2]})
+    assert [spec.methods["cotta"]["lr"] for spec in made] == [0.1, 0.2]
+
+
+def test_the_leaderboard_is_every_method_on_every_stream_with_every_model() -> None:
+    sizes = {}
+    for size in (None, "small"):
+        values = specs.values("leaderboard", size=size)
+        made = sweep.expand(values, values.pop("over"))
+        sizes[size] = made
+        assert len(made) == 2 * 7
+        assert {spec.model for spec in made} == {"cifar10-small", "cifar100-small"}
+        for spec in made:
+            assert spec.methods["eata"]["source_images"] == spec.data.removesuffix("c")
+    assert {*names.METHODS} - {*sizes[None][0].methods} == {"ttt"}, "needs a rotation head"
+    assert {*sizes[None][0].methods} - {*sizes["small"][0].methods} == {"memo"}
+    assert {spec.images for spec in sizes[None]} == {2000}
+    with pytest.raises(tapr.TaprError, match="unknown size of leaderboard 'smal'; did you mean"):
+        specs.values("leaderboard", size="smal")
+    with pytest.raises(tapr.TaprError, match="demo has no sizes, got --size small"):
+        specs.values("demo", size="small")
+
+
+def test_bench_runs_a_spec_with_a_grid(place: Path) -> None:
+    streams = "".join(f'[[over.stream]]\nprotocol = "{name}"\n' for name in ("mixed", "continual"))
+    text = SPEC.partition("[over]")[0] + streams
+    (place / "grid.toml").write_text(text + '[sizes.tiny]\nimages = 6\nmethods = ["source"]\n')
+    command = ["bench", "grid.toml", "--size", "tiny", "--out", "out", "--json"]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["domain"]: line["images"] for line in lines} == {"mixed": 12, "continual": 12}
+    done = CliRunner().invoke(app, [*command, "--log", "tensorboard"])
+    assert "--log is for one stream at a time" in str(done.exception)
+
+
 def test_without_a_grid_a_sweep_is_the_benchmark(place: Path) -> None:
     assert sweep.expand(VALUES, {}) == [specs.make(VALUES)]
 
@@ -167,6 +228,10 @@ def test_a_grid_without_values_is_refused(text: str) -> None:
         ({"lr": ["fast"]}, "expected lr of at least 0 and below inf, got 'fast'"),
         ({"batch_size": [0]}, "batch_size in the spec: .*got 0"),
         ({"seed": [1]}, "unknown key 'seed'"),
+        ({"stream": [{"protocl": "mixed"}]}, "unknown key 'protocl' in stream; did you mean 'pro"),
+        ({"stream": [{"methods": ["tent"]}]}, "unknown key 'methods' in stream"),
+        ({"stream": [{"protocol": "mixd"}]}, "unknown protocol 'mixd'; did you mean 'mixed'"),
+        ({"stream": [{"mine.stesp": 1}]}, "unknown option 'stesp' of method 'mine'"),
     ],
 )
 def test_a_bad_grid_gets_a_sentence(over: dict[str, Any], message: str) -> None:

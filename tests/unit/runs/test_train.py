@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+import tapr
 from tapr.datasets import Dataset
 from tapr.errors import InputError, StateError, UnknownNameError
 from tapr.models import card, load
-from tapr.runs.cards import accuracy
+from tapr.runs.cards import accuracy, measure, rotation_accuracy
 from tapr.runs.train import Recipe, Training, recipe
 from tapr.runs.train_views import AUGMENTS, cropped_and_flipped
 
@@ -207,3 +208,55 @@ def test_images_as_they_are() -> None:
     AUGMENTS["none"](model, images, torch.zeros(4, dtype=torch.long), 0.0, generator)  # type: ignore[arg-type]
     assert torch.equal((seen[0] * 255).round().byte(), images.permute(0, 3, 1, 2))
     assert torch.equal(generator.get_state(), before)
+
+
+ARROWS = replace(RECIPE, architecture="small-narrow-rotation", epochs=12, augment="none")
+
+
+def shaded(count: int = 96, side: int = 16) -> Dataset:
+    """Stripes that fade towards the bottom, so that a turn can be told."""
+    data = stripes(count, side)
+    light = np.linspace(1, 0, side)[:, None, None]
+    return replace(data, images=(data.images * light).astype(np.uint8))
+
+
+def test_a_rotation_head_learns_along_and_ttt_takes_the_saved_model(tmp_path: Path) -> None:
+    training = Training(ARROWS, shaded(), tmp_path)
+    list(training.run())
+    first, last = training.history[0], training.history[-1]
+    assert last["rotation_accuracy"] > max(0.9, first["rotation_accuracy"])
+    assert last["loss"] < first["loss"]
+
+    path = training.save()
+    model = load(path)
+
+    assert accuracy(model, shaded()) > 0.9
+    assert rotation_accuracy(model, shaded()) > 0.9
+    assert "--model small-narrow --rotation --epochs 12" in card(path)["command"]
+    predicted = tapr.adapt(model, "ttt", copies=2).predict(torch.rand(4, 3, 16, 16))
+    assert predicted.steps == 1
+
+
+def test_the_card_has_the_rotation_accuracy_of_models_with_such_a_head(tmp_path: Path) -> None:
+    twin = Training(ARROWS, shaded(), tmp_path).model
+    plain = Training(RECIPE, shaded(), tmp_path).model
+    names = [number.name for number in islice(measure(twin, shaded()), 3)]
+    assert names == ["clean", "rotation", "gaussian_noise"]
+    assert [number.name for number in islice(measure(plain, shaded()), 2)] == [
+        "clean",
+        "gaussian_noise",
+    ]
+
+
+def test_an_interrupted_joint_training_ends_in_the_same_weights(tmp_path: Path) -> None:
+    recipe = replace(ARROWS, epochs=2)
+    whole = trained(tmp_path / "whole", recipe)
+    trained(tmp_path / "cut", recipe, steps=5)
+    resumed = Training(recipe, stripes(), tmp_path / "cut")
+    resumed.resume()
+    list(resumed.run())
+    assert same(whole, resumed)
+    assert not torch.equal(
+        whole.model.state_dict()["turns.3.weight"],
+        Training(recipe, stripes(), tmp_path).model.state_dict()["turns.3.weight"],
+    )

@@ -7,7 +7,17 @@ import pytest
 from numpy.typing import NDArray
 
 from tapr.errors import InputError, UnknownNameError
-from tapr.streams.orders import ORDERS, Order, by_label, dirichlet, listed, shuffled
+from tapr.streams.orders import (
+    ORDERS,
+    Order,
+    by_label,
+    correlated,
+    dirichlet,
+    listed,
+    made,
+    shift,
+    shuffled,
+)
 
 CLASSES, COUNT, WINDOW = 10, 2000, 50
 LABELS = np.random.default_rng(0).integers(0, CLASSES, COUNT)
@@ -71,16 +81,57 @@ def test_a_dirichlet_class_gathers_in_few_places() -> None:
         assert (mine[half:] - mine[:-half]).min() < 0.2
 
 
+def test_correlated_is_slots_of_whole_runs_of_a_class() -> None:
+    """RoTTA's: as many slots as classes, each class at most once in a slot, without a mixture."""
+    labels = LABELS[_order(correlated)]
+    changes = int((np.diff(labels) != 0).sum())
+    assert changes < CLASSES * CLASSES
+    assert changes > CLASSES, "a class comes back in several slots"
+    assert _classes_in_use(_order(correlated)) < _classes_in_use(_order(dirichlet))
+    members = _order(correlated)[LABELS[_order(correlated)] == 3]
+    assert (np.diff(members) > 0).all(), "the images of a class as listed"
+
+
+def test_correlated_has_at_most_a_hundred_slots() -> None:
+    labels = np.repeat(np.arange(300), 4)
+    even = correlated(labels, 1200, np.random.default_rng(0), concentration=1e6)
+    changes = (np.diff(labels[even]) != 0).sum()
+    assert sorted(even) == list(range(1200))
+    assert changes <= 1200
+    assert len({tuple(part) for part in labels[even].reshape(100, -1)}) == 100
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.8])
+def test_labels_shift_where_they_are_told_to(at: float) -> None:
+    labels = LABELS[_order(made("shift", shift_at=at))]
+    change = round(at * COUNT)
+    near = [place for place in range(COUNT + 1) if not {*labels[:place]} & {*labels[place:]}]
+    inside = [place for place in near if 0 < place < COUNT]
+    assert len(inside) == 1, "one change, from classes to others"
+    assert abs(inside[0] - change) < COUNT / CLASSES
+    assert len({*labels[: inside[0]]}) == round(at * CLASSES)
+    assert (np.diff(labels[:100]) < 0).any(), "shuffled before it"
+
+
+def test_labels_cannot_shift_outside_or_without_another_class() -> None:
+    for at in (0.0, 1.0, float("nan")):
+        with pytest.raises(InputError, match="between 0 and 1 of the images, got"):
+            _order(partial(shift, at=at))
+    with pytest.raises(InputError, match="among two classes or more, got one"):
+        shift(np.zeros(4, np.int64), 4, np.random.default_rng(0))
+
+
 def test_labels_are_needed() -> None:
-    for order in (by_label, dirichlet):
+    for order in (by_label, dirichlet, correlated, shift):
         with pytest.raises(InputError, match="this order needs labels"):
             order(None, 3, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("concentration", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("concentration", [0.0, -1.0, float("nan"), float("inf")])
 def test_bad_concentration(concentration: float) -> None:
-    with pytest.raises(InputError, match="expected a concentration above 0"):
-        _order(partial(dirichlet, concentration=concentration))
+    for order in (dirichlet, correlated):
+        with pytest.raises(InputError, match="expected a concentration above 0"):
+            _order(partial(order, concentration=concentration))
 
 
 def test_unknown() -> None:

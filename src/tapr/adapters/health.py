@@ -1,0 +1,133 @@
+"""How an adapted model does beside the source model, told without labels.
+
+The question is which of the two is right more often. Where they say different classes, a witness
+that no gradient has touched (`shadow`) believes the one or the other: d = w[adapted] - w[source] of
+an image, for the witness's probabilities w. Its mean over the last few hundred images follows the
+difference of the accuracies; how far chance alone moves it is known from its own variance.
+docs/health.md shows both, and the cases in which the witness is wrong.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from tapr.adapters.shadow import Said
+from tapr.types import Health, Verdict
+
+ENOUGH = 32  # images before there is a verdict
+DEVIATIONS = 3.0  # by which the witness must believe the source more, for harm
+FEWER = 0.2  # of ln K: so much less spread are predictions that collapse, where there is no witness
+KNOWN = 0.06  # nats: images whose statistics are those of the source, up to a change of class
+LOOKED_AT = 64  # images of a batch, to see whether they show anything
+ROUGH = 0.9  # of white noise: how far neighbouring pixels differ
+LEVEL = 1 / 255  # a grey level
+
+
+def show_nothing(images: Tensor) -> float:
+    """The share of images [B, C, H, W] in [0, 1] of one colour, or of noise without structure.
+
+    >>> black, noise = torch.zeros(4, 3, 8, 8), torch.rand(4, 3, 8, 8)
+    >>> show_nothing(black), show_nothing(noise), show_nothing(noise.cumsum(3) / 8)
+    (1.0, 1.0, 0.0)
+    """
+    few = images[torch.arange(0, len(images), max(1, len(images) // LOOKED_AT))].float()
+    low, high = few.aminmax(dim=3)
+    flat = (high.amax(2) - low.amin(2)).amax(1) <= LEVEL
+    across = few.diff(dim=3).square().mean((1, 2, 3))  # of white noise, twice its variance
+    noise = across > ROUGH * 2 * few.var((2, 3), correction=0).mean(1)
+    return float((flat | noise).float().mean())
+
+
+class Comparison(nn.Module):
+    """What is remembered of the adapted and the source model's predictions, and the verdict."""
+
+    images: Tensor  # so many count in the means
+    means: Tensor  # [2, K] predictions of the adapted and of the source model
+    entropies: Tensor  # [2]
+    agreement: Tensor
+    credit: Tensor  # [2] mean, and mean square, of how much more the witness believes the adapted
+
+    def __init__(self, window: float) -> None:
+        super().__init__()
+        self.window = window
+        for name in Comparison.__annotations__:
+            self.register_buffer(name, None)
+
+    def forget(self) -> None:
+        """Compare anew: another model predicts from now on."""
+        for name in Comparison.__annotations__:
+            setattr(self, name, None)
+
+    @torch.no_grad()
+    def forward(self, adapted: Tensor, said: Said, *, apart: bool) -> Health:
+        """Take in predictions [B, K] for the same images. Is the witness `apart` from them?"""
+        log_p = torch.stack([adapted, said.source]).float().log_softmax(2).clamp(min=-1e4)
+        p = log_p.exp()  # [2, B, K]
+        classes = p.argmax(2)
+        believed = said.witness.float().gather(1, classes.T)  # [B, 2]
+        d = believed[:, 0] - believed[:, 1]
+        found = {
+            "means": p.mean(1),
+            "entropies": -(p * log_p).sum(2).mean(1),
+            "agreement": (classes[0] == classes[1]).float().mean(),
+            "credit": torch.stack([d.mean(), d.square().mean()]),
+        }
+        if any(
+            getattr(self, n) is None or getattr(self, n).shape != v.shape for n, v in found.items()
+        ):
+            self.images = d.new_zeros(())
+            for name, value in found.items():
+                setattr(self, name, torch.zeros_like(value))
+        self.images.add_(len(d)).clamp_(max=max(self.window, len(d)))
+        for name, value in found.items():
+            getattr(self, name).lerp_(value, len(d) / self.images)
+        return self._health(said, apart)
+
+    def _health(self, said: Said, apart: bool) -> Health:
+        most = math.log(max(self.means.shape[1], 2))
+        spread = -(self.means * self.means.clamp(min=1e-30).log()).sum(1) / most
+        entropies = self.entropies / most
+        (own, source), (entropy, source_entropy) = spread.tolist(), entropies.tolist()
+        health = Health(
+            images=int(self.images),
+            agreement=float(self.agreement),
+            credit=float(self.credit[0]),
+            entropy=entropy,
+            source_entropy=source_entropy,
+            information=own - entropy,
+            source_information=source - source_entropy,
+            spread=own,
+            source_spread=source,
+            views=said.views,
+            shift=said.layers,
+        )
+        verdict, reason = self._verdict(health, said, apart)
+        return health._replace(verdict=verdict, reason=reason)
+
+    def _verdict(self, health: Health, said: Said, apart: bool) -> tuple[Verdict, str]:
+        if health.images < ENOUGH:
+            return "ok", ""
+        fewer = health.spread < health.source_spread - FEWER
+        if not apart:
+            return ("harm", _sentence(health, _cause(fewer, said))) if fewer else ("ok", "")
+        mean, square = self.credit.tolist()
+        chance = math.sqrt(max(square - mean**2, 0.0) / health.images)
+        if mean >= 0:
+            return "ok", ""
+        verdict: Verdict = "harm" if mean < -DEVIATIONS * chance else "watch"
+        return verdict, _sentence(health, _cause(fewer, said))
+
+
+def _sentence(health: Health, cause: str) -> str:
+    return f"the source model is the more credible on the last {health.images} images: {cause}"
+
+
+def _cause(fewer: bool, said: Said) -> str:
+    if fewer:
+        return "the adapted one says ever fewer classes"
+    if said.trusted > 0.5:
+        return "they come class by class, and adaptation takes the class away"
+    if said.shift is not None and said.shift.nats < KNOWN:
+        return "they look like those it was trained on, and there is little to adapt to"
+    return "the adapted one contradicts it and the other views"

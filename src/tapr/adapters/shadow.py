@@ -1,0 +1,146 @@
+"""The source model beside the adapted one, on the same images, without a second model in memory.
+
+Three views of every image vote, as in `steady`: the original one is the source model itself, the
+other two have anchored statistics. They are a witness for or against an adapted model that no
+gradient has touched, and an answer to fall back on.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tapr.adapters.checks import explained
+from tapr.adapters.votes import Votes
+from tapr.models.layout import matching
+from tapr.models.output import logits_of
+from tapr.models.statistics import Shift, Statistics
+
+if TYPE_CHECKING:
+    from tapr.adapters.adapter import Adapter
+
+# As in methods/steady.py.
+VOTERS = ("original", "flip", "zoom")
+STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
+LOOKED_AT = 64  # images of a batch whose statistics are compared at every layer
+
+
+class Said(NamedTuple):
+    """What the source model and the other voters say about images."""
+
+    source: Tensor  # [B, K] logits of the source model
+    witness: Tensor  # [B, K] probabilities, by the other voters
+    answer: Tensor  # [B, K] logits of the vote
+    views: float  # probability that two of the other voters agree
+    shift: Shift | None  # of the stream, seen by the source model
+    trusted: float = 0.0  # how far it is believed alone: 1 for one class of images it knows
+    layers: tuple[float, ...] = ()  # nats between the images and its statistics, layer by layer
+
+
+class _Votes(Votes):
+    """Votes that tell how far the source model was believed alone, for the batch at hand."""
+
+    trusted: Tensor | float = 0.0
+
+    def trust(self, p: Tensor, nats: Tensor) -> Tensor:
+        self.trusted = super().trust(p, nats)
+        return self.trusted
+
+
+class Shadow(nn.Module):
+    """Asks the source model, and remembers the stream as `steady` does."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.norms = STATISTICS.policy(model)
+        self.votes = _Votes(VOTERS, "information", STATISTICS.window)
+
+    @torch.no_grad()
+    def forward(self, adapter: "Adapter", images: Tensor) -> Said:
+        """Ask about images; nothing but what this module remembers changes."""
+        self.norms.begin()
+        views = self.votes.views(images)
+        with self.norms.predicting(len(VOTERS)):
+            with _layers(self.norms.tracking, len(images)) as nats:
+                said_of_all = ask(adapter, views)
+            if self.norms.forgets():
+                self.votes.forget()
+                said_of_all = ask(adapter, views)
+        logits = said_of_all.reshape(len(VOTERS), len(images), -1)
+        shift = self.norms.shift()
+        answer = self.votes(logits, shift)
+        found = said(logits, answer, shift, float(self.votes.trusted))
+        return found._replace(layers=tuple(torch.stack(nats).tolist() if nats else ()))
+
+
+def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
+    """What voters [V, B, K] say, of whom the first is the source model."""
+    p = logits.float().softmax(2)
+    others = p[1:]
+    same = torch.einsum("vbk,wbk->vw", others, others) / max(others.shape[1], 1)
+    pairs = max(len(others) * (len(others) - 1), 1)
+    views = float((same.sum() - same.trace()) / pairs)
+    return Said(logits[0], others.mean(0).lerp(p[0], trusted), answer, views, shift, trusted)
+
+
+@contextmanager
+def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
+    """Within, the nats between the first of the images and a layer's statistics, for each layer."""
+    found: list[Tensor] = []
+
+    def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+        x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
+        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        known = layer.running_var + layer.eps
+        ratio = (variance + layer.eps) / known
+        distance = (mean - layer.running_mean).square() / known
+        found.append(0.5 * (ratio - 1 - ratio.log() + distance).mean())
+
+    handles = [layer.register_forward_pre_hook(look) for layer in layers]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def ask(adapter: "Adapter", images: Tensor) -> Tensor:
+    """The source model's logits [B, K]; neither the adapter nor torch's generators move."""
+    model, device = adapter.model, images.device
+    given = matching(model, images, adapter.layout).clone()
+    devices = [device] if device.type == "cuda" else []
+    with explained(images, model), as_source(adapter), torch.random.fork_rng(devices):
+        return logits_of(model(given), len(images))
+
+
+@contextmanager
+def as_source(adapter: "Adapter") -> Iterator[None]:
+    """Within, the adapter's model has the parameters and buffers of the source model.
+
+    What a forward does to buffers within is undone; parameters are exchanged without a copy.
+    """
+    source = adapter.source.tensors
+    named = {f"model.{name}": p for name, p in adapter.model.named_parameters()}
+    parameters = [(p, p.data, source[name]) for name, p in named.items() if name in source]
+    buffers = [(module, dict(module._buffers)) for module in adapter.model.modules()]
+    try:
+        for parameter, _, value in parameters:
+            parameter.data = value.to(parameter)
+        for prefix, module in adapter.model.named_modules():
+            for key, buffer in module._buffers.items():
+                if buffer is not None:
+                    value = source.get(
+                        f"model.{prefix}.{key}" if prefix else f"model.{key}", buffer
+                    )
+                    fits = value.shape == buffer.shape
+                    module._buffers[key] = (value.to(buffer) if fits else buffer).clone()
+        yield
+    finally:
+        for parameter, data, _ in parameters:
+            parameter.data = data
+        for module, before in buffers:
+            module._buffers.clear()
+            module._buffers.update(before)

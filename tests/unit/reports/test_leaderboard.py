@@ -1,0 +1,206 @@
+"""Methods across settings: ranks, how sure they are, the frontier, and the page's numbers."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tapr.cli import app
+from tapr.records import RunRecord
+from tapr.reports import explore, plots, results, words
+from tapr.reports.leaderboard import Leaderboard, Spent, frontier, leaderboard, spent
+from tapr.reports.metrics import METRICS
+from tapr.reports.tables import table
+
+Make = Callable[..., RunRecord]
+METHODS = ("source", "norm", "tent", "pest-augmix")
+STREAMS = ({"protocol": "each"}, {"protocol": "continual"}, {"protocol": "mixed"})
+
+
+def runs(make_run: Make, streams: tuple[dict[str, str], ...] = STREAMS) -> list[RunRecord]:
+    return [
+        make_run(method, ["fog-5"], images=400, **stream)
+        for stream in streams
+        for method in METHODS
+    ]
+
+
+def made(found: list[RunRecord], metric: str = "accuracy") -> Leaderboard:
+    settings = results.gather(found, [])
+    board = leaderboard([table(setting, METRICS[metric]) for setting in settings])
+    assert board
+    return board
+
+
+@pytest.fixture
+def board(make_run: Make) -> Leaderboard:
+    return made(runs(make_run))
+
+
+def test_the_best_mean_rank_comes_first(board: Leaderboard) -> None:
+    assert [line.name for line in board.lines] == ["pest-augmix", "tent", "norm", "source"]
+    for line in board.lines:
+        ranks = [place.rank for place in line.places if place]
+        assert line.rank == pytest.approx(np.mean(ranks))
+        assert line.rank is not None
+        assert line.interval.low <= line.rank <= line.interval.high
+    assert board.lines[-1].interval == (4, 4), "far behind on any pictures"
+
+
+def test_few_pictures_leave_ranks_open(make_run: Make) -> None:
+    names = ("norm", "tent", "pest-augmix")
+    few = [make_run(n, images=40, protocol=p) for n in names for p in ("each", "continual")]
+    widths = [line.interval.high - line.interval.low for line in made(few).lines]
+    assert max(widths) >= 1
+
+
+def test_streams_stand_in_the_order_of_their_names(board: Leaderboard) -> None:
+    found = [words.stream(each.setting) for each in board.tables]
+    assert found == ["reset each", "continual", "mixed"]
+
+
+def test_less_is_better_for_an_error(make_run: Make) -> None:
+    names = [line.name for line in made(runs(make_run), "error").lines]
+    assert names == ["pest-augmix", "tent", "norm", "source"]
+
+
+def test_a_metric_that_is_no_share_has_ranks_without_intervals(make_run: Make) -> None:
+    line = made(runs(make_run), "time").lines[0]
+    assert line.rank == 1.5, "source and norm take as long"
+    assert np.isnan(line.interval.low)
+
+
+def test_what_lacks_a_setting_has_no_mean_rank(make_run: Make) -> None:
+    found = runs(make_run)[:-1]
+    board = made(found)
+    assert [line.name for line in board.lines] == ["tent", "norm", "source", "pest-augmix"]
+    assert board.lines[-1].rank is None
+    assert board.lines[-1].places[-1] is None
+    assert [line.rank for line in board.lines[:3]] == [1, 2, 3], "among those that are everywhere"
+
+
+def test_one_setting_is_no_leaderboard(make_run: Make) -> None:
+    settings = results.gather(runs(make_run)[:4], [])
+    assert leaderboard([table(setting) for setting in settings]) is None
+
+
+def test_the_frontier_is_what_nothing_beats_in_both(board: Leaderboard) -> None:
+    points = [
+        Spent(board.lines[0], value, time)
+        for value, time in [(0.5, 1), (0.4, 2), (0.7, 3), (0.7, 4), (0.9, 9), (0.6, 1)]
+    ]
+    accuracy, error = METRICS["accuracy"], METRICS["error"]
+    found = [(p.value, p.milliseconds) for p in frontier(points, accuracy)]
+    assert found == [(0.6, 1), (0.7, 3), (0.9, 9)]
+    assert [(p.value, p.milliseconds) for p in frontier(points, error)] == [(0.5, 1), (0.4, 2)]
+    (model,) = spent(board).values()
+    times = {each.line.name: each.milliseconds for each in model}
+    assert times == pytest.approx({"source": 1, "norm": 1, "tent": 5, "pest-augmix": 9})
+    assert plots.costs(board)
+
+
+def test_the_pages_numbers_are_those_of_the_tables(board: Leaderboard) -> None:
+    content = json.loads(explore.data(board))
+    accuracies = content["values"]["accuracy"]
+    for at, each in enumerate(board.tables):
+        rows = {row.system.name: row for row in each.rows}
+        for place, method in enumerate(content["methods"]):
+            row = rows[method["name"]]
+            assert row.mean
+            expected = [row.mean.value, *row.mean.interval]
+            assert accuracies[at][place][0] == pytest.approx(expected, abs=1e-4)
+            assert len(accuracies[at][place]) == 1 + len(each.domains)
+    names = {metric["name"] for metric in content["metrics"]}
+    assert {"accuracy", "error", "time", "worst-domain"} <= names
+    assert not names & {"nll", "brier", "calibration"}, "these records lack them"
+    assert content["ranks"][0][0] == board.lines[0].rank
+
+
+def test_a_name_cannot_end_the_script(make_run: Make) -> None:
+    found = [make_run("</script><b>", images=100, protocol=p) for p in ("each", "continual")]
+    found += [make_run("tent", images=100, protocol=p) for p in ("each", "continual")]
+    assert "</script" not in explore.data(made(found))
+
+
+@pytest.fixture
+def page(make_run: Make, save_run: Callable[[RunRecord, Path], Path], tmp_path: Path) -> str:
+    for number, run in enumerate(runs(make_run)):
+        save_run(run, tmp_path / "runs" / str(number))
+    out = tmp_path / "board.html"
+    command = ["report", str(tmp_path / "runs"), "--no-examples", "-o", str(out)]
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    return out.read_text(encoding="utf-8")
+
+
+def test_the_page_stands_without_its_script(page: str) -> None:
+    still = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert '<section id="explore" hidden>' in still
+    ranks = still[still.index('<table class="ranks">') :]
+    ranks = ranks[: ranks.index("</table>")]
+    assert ranks.count("<tr>") == 1 + 4
+    assert still.count('<table class="main">') == 3
+    assert "<h1>Leaderboard: 4 methods in 3 settings</h1>" in still
+    assert not re.search(r'(?:src|href)="(?!#|data:)', still)
+    assert "http" not in re.sub(r'(xmlns(:\w+)?=)?"http://www.w3.org/[^"]*"', "", page)
+
+
+def test_every_control_of_the_script_is_on_the_page(page: str) -> None:
+    script = page[page.rindex("<script>") :]
+    used = {*re.findall(r'\$\("(\w+)"\)', script), *re.findall(r'fill\("(\w+)"', script)}
+    used |= {*re.findall(r'listen\("(\w+)"', script)}
+    assert len(used) > 12
+    assert [name for name in used if f'id="x-{name}"' not in page] == []
+
+
+def test_fifty_thousand_summaries_stay_below_five_megabytes(board: Leaderboard) -> None:
+    content = json.loads(explore.data(board))
+    one = len(json.dumps([0.7123, 0.6912, 0.7311], separators=(",", ":"))) + 1
+    script = Path(explore.__file__).parent / "templates" / "explore.js"
+    assert 50_000 * one + script.stat().st_size < 2**21
+    longest = max(len(json.dumps(row)) / len(row) for row in content["values"]["accuracy"][0])
+    assert longest < 2 * one
+
+
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def test_the_script_does_what_its_controls_say(page: str, tmp_path: Path) -> None:
+    """Under node, with a stub of a browser; tests/browser has the real one."""
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    stub = Path(__file__).parents[2] / "fixtures" / "dom.js"
+    command = [str(NODE), str(stub), str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["visible"]
+    head, *rows = found["first"]
+    assert head[:2] == ["method", "mean rank ▲"]
+    assert [row[0] for row in rows] == ["PEST AugMix", "Tent", "norm", "unadapted"]
+    assert [float(row[1]) for row in rows] == [1, 2, 3, 4]
+    falling, rising = ([float(row[2]) for row in found[key][1:]] for key in ("falling", "rising"))
+    assert falling == sorted(falling, reverse=True)
+    assert rising == falling[::-1]
+    assert found["focus"] == "reset each · cifar10-small ▲", "the focus stays on the heading"
+    titles = [row[0] for row in found["named"][1:]]
+    assert titles == sorted(titles, key=str.lower)
+    assert len(found["charts"]) == 4 * len({chart[0] for chart in found["charts"]})
+    for name, dots, points, curves in found["charts"]:
+        assert dots == 4
+        assert points == (0 if name == "time" else 4)
+        assert curves in (0, 4)
+    assert [row[0] for row in found["filtered"][1:]] == ["Tent"]
+    assert "Tent against unadapted" in found["difference"]
+    assert "+" in found["difference"]
+    assert "PEST AugMix" not in [row[0] for row in found["hidden"]]
+    assert " – " in found["intervals"][1][2]
+    assert "95 % interval" in found["said"]
+    lines = list(csv.DictReader(found["csv"].splitlines()))
+    assert len(lines) == 4 * (1 + 3)
+    assert {line["metric"] for line in lines} == {"rank", "accuracy"}
