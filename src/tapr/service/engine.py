@@ -258,7 +258,7 @@ class Engine:
         self.streams.keep(stream)
         self.steps += prediction.steps
         self.refused += prediction.refused
-        self._judge(stream, health(self.adapter, prediction))
+        self._judge(stream, health(self.adapter, prediction, stream.health))
         return prediction.logits
 
     def _judge(self, stream: Stream, found: Health) -> None:

@@ -1,12 +1,12 @@
 """What the last batch says about the health of a stream."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 from tapr.adapters import Adapter
-from tapr.types import Prediction
+from tapr.adapters.guard import ACTIONS
+from tapr.types import Prediction, Verdict
 
-Verdict = Literal["ok", "watch", "harm"]
-VERDICTS: tuple[Verdict, ...] = ("ok", "watch", "harm")
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Health(NamedTuple):
@@ -16,10 +16,11 @@ class Health(NamedTuple):
     why: str = ""
 
 
-def health(adapter: Adapter, prediction: Prediction) -> Health:
+def health(adapter: Adapter, prediction: Prediction, before: Health) -> Health:
     """The health of the stream that the adapter holds, after this prediction.
 
-    The only place of the service that judges an adapter.
+    The only place of the service that judges an adapter. A batch that the guard did not look at
+    leaves the health as it was.
     """
     odd = int((~prediction.logits.isfinite()).any(1).sum())
     if odd:
@@ -30,4 +31,7 @@ def health(adapter: Adapter, prediction: Prediction) -> Health:
             f"the guard refused {prediction.refused} steps of the last batch,"
             f" {adapter.refused} since the start or the last reset",
         )
-    return Health()
+    told = prediction.health
+    if told is None:
+        return Health() if adapter.guard.mode == "off" else before
+    return Health(told.verdict, told.reason + ACTIONS[told.action])

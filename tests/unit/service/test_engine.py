@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tapr import methods
+from tapr import methods, types
 from tapr.errors import DataError, InputError, TaprError
 from tapr.service import engine as engines
 from tapr.service.engine import Answer, Busy, Closed, Engine
@@ -263,13 +263,23 @@ def test_the_shift_is_nothing_on_images_like_the_stored_statistics(model: nn.Mod
 
 
 def test_health_names_what_is_wrong(model: nn.Module) -> None:
-    adapter = methods.adapt(model)
+    adapter, unknown = methods.adapt(model), Health()
     good = Prediction(torch.zeros(2, 5))
-    assert health(adapter, good) == Health()
-    assert health(adapter, good._replace(refused=1)).verdict == "watch"
+    assert health(adapter, good, unknown) == Health()
+    assert health(adapter, good._replace(refused=1), unknown).verdict == "watch"
     bad = Prediction(torch.tensor([[0.0, float("nan")], [0.0, 0.0]]))
-    assert health(adapter, bad).verdict == "harm"
-    assert "1 of 2 images" in health(adapter, bad).why
+    assert health(adapter, bad, unknown).verdict == "harm"
+    assert "1 of 2 images" in health(adapter, bad, unknown).why
+    told = types.Health("harm", "it says ever fewer classes", "unlearnt")
+    found = health(adapter, good._replace(health=told), unknown)
+    assert found.verdict == "harm"
+    assert found.why.endswith("nothing was learnt from the batch")
+
+
+def test_a_batch_that_the_guard_did_not_look_at_leaves_the_health(model: nn.Module) -> None:
+    ill, prediction = Health("harm", "it says ever fewer classes"), Prediction(torch.zeros(2, 5))
+    assert health(methods.adapt(model), prediction, ill) == ill
+    assert health(methods.adapt(model, guard="off"), prediction, ill) == Health()
 
 
 def test_a_change_of_health_is_told_to_the_webhook(
