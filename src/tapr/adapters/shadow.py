@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # As in methods/steady.py.
 VOTERS = ("original", "flip", "zoom")
 STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
+ALONE = 0.5  # trust from which the source model answers alone
 LOOKED_AT = 64  # images of a batch whose statistics are compared at every layer
 
 
@@ -32,7 +33,7 @@ class Said(NamedTuple):
 
     source: Tensor  # [B, K] logits of the source model
     witness: Tensor  # [B, K] probabilities, by the other voters
-    answer: Tensor  # [B, K] logits of the vote
+    answer: Tensor  # [B, K] logits of the vote, or of the source model where that is trusted alone
     views: float  # probability that two of the other voters agree
     shift: Shift | None  # of the stream, seen by the source model
     trusted: float = 0.0  # how far it is believed alone: 1 for one class of images it knows
@@ -61,14 +62,17 @@ class Shadow(nn.Module):
     def forward(self, adapter: "Adapter", images: Tensor) -> Said:
         """Ask about images; nothing but what this module remembers changes."""
         self.norms.begin()
-        if self.norms.leapt:
-            self.votes.forget()
-        with self.norms.predicting(len(VOTERS)), _layers(self.norms.tracking, len(images)) as nats:
-            said_of_all = ask(adapter, self.votes.views(images))
+        views = self.votes.views(images)
+        with self.norms.predicting(len(VOTERS)):
+            with _layers(self.norms.tracking, len(images)) as nats:
+                said_of_all = ask(adapter, views)
+            if self.norms.forgets():
+                self.votes.forget()
+                said_of_all = ask(adapter, views)
         logits = said_of_all.reshape(len(VOTERS), len(images), -1)
         shift = self.norms.shift()
-        answer = self.votes(logits, shift)
-        found = said(logits, answer, shift, float(self.votes.trusted))
+        answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
+        found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
         return found._replace(layers=tuple(torch.stack(nats).tolist() if nats else ()))
 
 

@@ -160,6 +160,9 @@ class Policy(nn.Module):
         """Has the stream changed with these images? Then the next forward begins it anew."""
         return False
 
+    def keep_scales(self) -> None:
+        """Before layers learn, keep the scales that the source model's view has."""
+
     def words(self, views: int) -> str:
         """The policy as tables name it."""
         feed = f", fed by {self.options.feed}" if self.moves and views > 1 else ""
@@ -267,13 +270,15 @@ class _Window(_Share):
             self.register_buffer("recent_mean", torch.zeros_like(channels))
             self.register_buffer("recent_variance", torch.zeros_like(channels))
             self.register_buffer("recent", torch.zeros(()))
+        self._before: dict[str, Tensor] = {}
+        self._images = self._recent = 0.0
+
+    def keep_scales(self) -> None:
         for place, layer in enumerate(self.tracking if self.anchor is not None else ()):
             for name in ("weight", "bias"):
                 scale = getattr(layer, name)
                 if scale is not None and scale.requires_grad:
                     self.register_buffer(f"{name}_{place}", scale.detach().clone())
-        self._before: dict[str, Tensor] = {}
-        self._images = self._recent = 0.0
 
     def adapting(self, views: int) -> Forward:
         if len(self.options.shares) in (1, views):

@@ -18,12 +18,12 @@ import binascii
 import io
 import json
 import math
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.lib import format as npy
 from PIL import Image
 from torch import Tensor
 
@@ -32,7 +32,13 @@ from tapr.errors import DataError, InputError
 from tapr.runs.preprocess import Preprocessing
 from tapr.streams.stream import as_tensor
 
-_HEADER = 10_000  # bytes of a .npy header at the most
+_HEADER = 1000  # bytes of a .npy header at the most
+_FIELDS = (
+    re.compile(r"'descr': *'([^']{1,20})'"),
+    re.compile(r"'fortran_order': *(True|False)"),
+    re.compile(r"'shape': *\(([\d, ]{0,60})\)"),
+)
+_KINDS: dict[str, np.dtype[Any]] = {"|u1": np.dtype(np.uint8), "<f4": np.dtype(np.float32)}
 
 
 class Limits(NamedTuple):
@@ -68,26 +74,18 @@ def from_json(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
 
 def from_array(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
     """Images of a .npy file: uint8 [B, H, W, C], or float32 [B, C, H, W] in [0, 1]."""
-    file = io.BytesIO(body)
-    try:
-        version = npy.read_magic(file)
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-        shape, by_column, kind = read(file, max_header_size=_HEADER)
-    except Exception as error:  # numpy raises several kinds on a damaged header
-        raise InputError(
-            f"expected a .npy file, as numpy.save writes it, got {len(body)} bytes that are none"
-        ) from error
+    written, shape, data = _npy(body)
     channels, height, width = done.size
-    expected = {"uint8": (height, width, channels), "float32": (channels, height, width)}
-    if str(kind) not in expected or by_column:
-        raise InputError(f"expected an array of uint8 or float32 in C order, got {kind}")
+    if written not in _KINDS:
+        raise InputError(f"expected an array of uint8 or float32 in C order, got {written!r}")
+    kind = _KINDS[written]
+    sides = (height, width, channels) if kind == np.uint8 else (channels, height, width)
     if len(shape) == 3:
         shape = (1, *shape)
-    if len(shape) != 4 or tuple(shape[1:]) != expected[str(kind)]:
-        sides = ", ".join(map(str, expected[str(kind)]))
-        raise InputError(f"expected {kind} of shape [B, {sides}], got {list(shape)}")
+    if len(shape) != 4 or shape[1:] != sides:
+        expected = ", ".join(map(str, sides))
+        raise InputError(f"expected {kind} of shape [B, {expected}], got {list(shape)}")
     _check_count(shape[0], limits)
-    data = body[file.tell() :]
     if len(data) != math.prod(shape) * kind.itemsize:
         raise InputError(f"expected {math.prod(shape) * kind.itemsize} bytes, got {len(data)}")
     values = np.frombuffer(data, kind).reshape(shape).copy()  # writable, as torch wants it
@@ -98,6 +96,26 @@ def from_array(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
     if not (low >= 0 and high <= 1):
         raise InputError(f"expected values in [0, 1], got {low:g} to {high:g}")
     return images
+
+
+def _npy(body: bytes) -> tuple[str, tuple[int, ...], bytes]:
+    """Kind, shape and data of a .npy file.
+
+    numpy's own reader evaluates the header as Python. Under load, called by several threads, it
+    refused the valid header of one in 10,000 requests (Python 3.11, numpy 2.4).
+    """
+    bytes_of_length = {b"\x01\x00": 2, b"\x02\x00": 4}.get(body[6:8], 0)
+    start = 8 + bytes_of_length
+    end = start + int.from_bytes(body[8:start], "little")
+    header = body[start:end].decode("latin-1") if end - start <= _HEADER else ""
+    found = [pattern.search(header) for pattern in _FIELDS]
+    if body[:6] != b"\x93NUMPY" or not bytes_of_length or None in found:
+        raise InputError(
+            f"expected a .npy file, as numpy.save writes it, got {len(body)} bytes that are none"
+        )
+    kind, by_column, sides = (each[1] for each in found if each is not None)
+    shape = tuple(int(side) for side in sides.replace(",", " ").split())
+    return (f"{kind}, by column" if by_column == "True" else kind), shape, body[end:]
 
 
 def _check_count(count: int, limits: Limits) -> None:

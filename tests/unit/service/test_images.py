@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import time
 
 import numpy as np
 import pytest
@@ -78,6 +79,16 @@ def test_an_array_that_claims_to_be_huge_takes_no_memory() -> None:
     body = saved(np.zeros((1, 8, 6, 3), np.uint8)).replace(b"(1, 8, 6, 3), }", b"(2, 8, 6, 3), }")
     with pytest.raises(InputError, match="expected 288 bytes"):
         from_array(body, LIMITS, DONE)
+
+
+def test_a_hostile_header_takes_no_time() -> None:
+    for inside in ("'shape': (" + "1" * 900, "'descr': '" * 90, "'shape': " + " " * 900):
+        header = ("{'descr': '|u1', 'fortran_order': False, " + inside).encode()
+        body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        began = time.perf_counter()
+        with pytest.raises(InputError, match=r"expected a \.npy file"):
+            from_array(body, LIMITS, DONE)
+        assert time.perf_counter() - began < 0.5
 
 
 @pytest.mark.parametrize(
