@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tapr.adapters.checks import explained
 from tapr.adapters.votes import Votes
 from tapr.models.layout import matching
+from tapr.models.moments import in_groups, nats
 from tapr.models.output import logits_of
 from tapr.models.statistics import Shift, Statistics
 
@@ -93,11 +94,8 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-        known = layer.running_var + layer.eps
-        ratio = (variance + layer.eps) / known
-        distance = (mean - layer.running_mean).square() / known
-        found.append(0.5 * (ratio - 1 - ratio.log() + distance).mean())
+        stored = layer.running_mean, layer.running_var
+        found.append(nats(layer, in_groups(layer, x, [False]), stored))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
     try:
