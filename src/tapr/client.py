@@ -61,7 +61,8 @@ class Answer:
     adapted: bool  # did the stream adapt on them?
     mode: str  # "adapted", "frozen", or "late": by the unadapted model, for lack of time
     health: str  # "ok", "watch" or "harm"
-    why: str
+    reason: str  # why it is not "ok"
+    action: str  # what the guard did about it
     batch: int  # number of the batch in its stream, from 1
     together: int  # images in the batch
     seconds: dict[str, float]
@@ -182,7 +183,8 @@ def _answer(said: dict[str, Any]) -> Answer:
         adapted=said["adapted"],
         mode=said["mode"],
         health=said["health"]["verdict"],
-        why=said["health"]["why"],
+        reason=said["health"]["reason"],
+        action=said["health"]["action"],
         batch=said["batch"],
         together=said["together"],
         seconds=said["seconds"],

@@ -139,13 +139,6 @@ def serve(
         help="Seconds for a body to arrive, and for an answer.",
         rich_help_panel=LIMITS,
     ),
-    shadow: float = typer.Option(
-        0.05,
-        min=0.0,
-        max=1.0,
-        help="Share of the images that the unadapted model predicts too, for the agreement.",
-        rich_help_panel=SHOWN,
-    ),
     pictures: bool = typer.Option(
         True, help="Show small copies of recent images on the dashboard.", rich_help_panel=SHOWN
     ),
@@ -174,7 +167,6 @@ def serve(
         max_streams=max_streams,
         snapshot_every=snapshot_every,
         snapshots=snapshots,
-        shadow=shadow,
         pictures=pictures,
         journal=log_predictions,
         max_body=int(max_body * MIB),

@@ -8,7 +8,7 @@
 | `shelf`     | the folder of the states: streams, snapshots, what the folder belongs to        |
 | `seen`      | what is remembered of a stream to be shown: classes, confidence, agreement      |
 | `shadow`    | the unadapted model, beside which a sample of images is predicted               |
-| `health`    | what an adapter's last batch says about its stream                              |
+| `health`    | what the guard says about a stream                                              |
 | `journal`   | the record of predictions, written before they are answered                     |
 | `alarm`     | a webhook that is told when a stream's health changes                           |
 | `images`    | bodies of requests to tensors                                                   |

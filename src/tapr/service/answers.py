@@ -41,7 +41,8 @@ class Judgement(BaseModel):
     """The health of the stream."""
 
     verdict: str
-    why: str
+    reason: str
+    action: str
 
 
 class Predicted(BaseModel):
@@ -87,7 +88,7 @@ def predicted(
         "predictions": images,
         "adapted": answer.mode == "adapted",
         "mode": answer.mode,
-        "health": answer.health._asdict(),
+        "health": {key: getattr(answer.health, key) for key in ("verdict", "reason", "action")},
         "batch": answer.batch,
         "together": answer.together,
         "seconds": {

@@ -20,13 +20,13 @@ from torch import Tensor, nn
 from tapr.adapters import Adapter
 from tapr.errors import DataError, TaprError
 from tapr.service.alarm import Alarm
-from tapr.service.health import Health, health
+from tapr.service.health import health
 from tapr.service.journal import Journal, Row
 from tapr.service.pictures import picture
 from tapr.service.settings import Settings
 from tapr.service.shadow import Shadow
 from tapr.service.streams import Stream, Streams
-from tapr.types import Prediction
+from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr.service")
 Mode = Literal["adapted", "frozen", "late"]
@@ -258,7 +258,7 @@ class Engine:
         self.streams.keep(stream)
         self.steps += prediction.steps
         self.refused += prediction.refused
-        self._judge(stream, health(self.adapter, prediction, stream.health))
+        self._judge(stream, health(prediction, stream.health))
         return prediction.logits
 
     def _judge(self, stream: Stream, found: Health) -> None:
@@ -267,24 +267,25 @@ class Engine:
         if self.alarm is not None and before.verdict != found.verdict:
             self.alarm.send(
                 {"stream": stream.name, "time": time.time(), "was": before.verdict}
-                | {"verdict": found.verdict, "why": found.why}
+                | {"verdict": found.verdict, "reason": found.reason, "action": found.action}
             )
 
     def _remember(self, stream: Stream, images: Tensor, probabilities: Tensor, mode: Mode) -> None:
-        """Count, and look at a sample beside the unadapted model."""
+        """Count, and keep what is shown."""
         stream.about.images += len(images)
         stream.about.batches += 1
         self.images[mode] += len(images)
         self.batches += 1
         confidence, classes = probabilities.max(1)
-        stream.seen.batch(classes.tolist(), float(confidence.nan_to_num().mean()))
-        due = stream.seen.owes(len(images), self.settings.shadow)
-        if due and mode != "late":
-            found = self.shadow.compare(images[:due])
-            stream.seen.compared(found, classes)
+        mean = float(confidence.nan_to_num().mean())
+        stream.seen.batch(classes.tolist(), mean, stream.health)
+        sample = stream.seen.sample(len(images)) if mode != "late" else 0
+        if sample:
+            found = self.shadow.compare(images[:sample])
+            stream.seen.shifted(found.shift)
             if self.settings.pictures:
-                before, after = int(found.logits[0].argmax()), int(classes[0])
-                stream.seen.pictures.append(picture(images[0], before, after))
+                before = int(found.logits[0].argmax())
+                stream.seen.pictures.append(picture(images[0], before, int(classes[0])))
 
 
 def _rows(batch: Sequence[Waiting], probabilities: Tensor, mode: Mode, number: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What is remembered of a stream to be shown: recent classes, confidence, agreement, shift, acts.
+"""What is remembered of a stream to be shown: recent classes, confidence, agreement, acts.
 
 None of it is needed to predict, and none is saved: it begins anew with the server.
 """
@@ -7,16 +7,14 @@ import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
-from tapr.service.health import Health
-from tapr.service.shadow import Compared
+from tapr.types import Health
 
 WINDOW = 500  # images whose classes are shown
-RECENT = 0.1  # how much the newest batch counts in a running mean
+RECENT = 0.1  # how much the newest batch counts in the mean confidence
 POINTS = 60  # of the curves
 ACTS, PICTURES = 20, 6
-FIRST = 8.0  # images that the unadapted model owes a new stream
+SHARE = 0.05  # of the images, that the unadapted model is shown to measure the shift
+FIRST = 8.0  # images of a new stream that it is shown, and the least at a time
 
 
 class Picture(NamedTuple):
@@ -33,39 +31,37 @@ class Seen:
     def __init__(self) -> None:
         self.classes: deque[int] = deque(maxlen=WINDOW)
         self.confidence: float | None = None
-        self.agreement: float | None = None  # share of images that the source model calls the same
-        self.shift: list[float] = []  # nats from the source, by batch-norm layer
         self.curve: deque[tuple[float, float | None]] = deque(maxlen=POINTS)
         self.acts: deque[dict[str, Any]] = deque(maxlen=ACTS)
         self.pictures: deque[Picture] = deque(maxlen=PICTURES)
-        self.owed = FIRST
+        self.shift: list[float] = []  # nats from the source, by batch-norm layer
+        self._owed = FIRST
 
-    def batch(self, classes: list[int], confidence: float) -> None:
+    def batch(self, classes: list[int], confidence: float, health: Health) -> None:
         """Take in a batch: its classes, and the mean confidence."""
         self.classes.extend(classes)
-        self.confidence = _mixed(self.confidence, confidence)
-        self.curve.append((round(self.confidence, 4), self.agreement and round(self.agreement, 4)))
+        before = confidence if self.confidence is None else self.confidence
+        self.confidence = before + RECENT * (confidence - before)
+        self.curve.append((round(self.confidence, 4), agreement(health)))
 
-    def owes(self, images: int, share: float) -> int:
-        """How many of a batch's images the unadapted model is to predict, too."""
-        self.owed += share * images if share else -self.owed
-        if self.owed < FIRST:
-            return 0
-        due = min(int(self.owed), images)
-        self.owed -= due
+    def sample(self, images: int) -> int:
+        """How many of a batch's images the unadapted model is to see, too."""
+        self._owed += SHARE * images
+        due = min(int(self._owed), images) if self._owed >= FIRST else 0
+        self._owed -= due
         return due
 
-    def compared(self, found: Compared, classes: Tensor) -> None:
-        """Take in what the unadapted model says, beside the classes that were answered."""
-        agree = (found.logits.argmax(1) == classes[: len(found.logits)]).float().mean().item()
-        self.agreement = _mixed(self.agreement, agree)
-        before = self.shift or found.shift
-        self.shift = [round(_mixed(a, b), 5) for a, b in zip(before, found.shift, strict=True)]
+    def shifted(self, nats: list[float]) -> None:
+        """Take in how far a sample lies from what the unadapted model knows, layer by layer."""
+        pairs = zip(self.shift or nats, nats, strict=True)
+        self.shift = [round(old + RECENT * (new - old), 5) for old, new in pairs]
 
     def judged(self, before: Health, after: Health) -> None:
-        """Take in a change of health."""
+        """Take in a change of health, and what the guard did."""
         if before.verdict != after.verdict:
-            self.act(f"health {before.verdict} -> {after.verdict}", after.why)
+            self.act(f"health {before.verdict} -> {after.verdict}", after.reason)
+        if after.action and after.action != before.action:
+            self.act(f"guard: {after.action}", after.reason)
 
     def act(self, what: str, why: str = "") -> None:
         """Take in what was done to the stream, by the guard or by an operator."""
@@ -76,5 +72,6 @@ class Seen:
         return dict(Counter(list(self.classes)).most_common())
 
 
-def _mixed(mean: float | None, new: float) -> float:
-    return new if mean is None else mean + RECENT * (new - mean)
+def agreement(health: Health) -> float | None:
+    """The share of images that the unadapted model puts into the same class, where it is known."""
+    return round(health.agreement, 4) if health.images else None

@@ -21,7 +21,6 @@ class Settings:
     max_streams: int = 10_000
     snapshot_every: float = 600.0
     snapshots: int = 5  # that are kept of each stream
-    shadow: float = 0.05  # share of the images that the unadapted model predicts, too
     pictures: bool = True  # keep small copies of a few images for the dashboard
     journal: bool = False  # log every prediction
     max_body: int = 16 * MIB

@@ -1,8 +1,8 @@
 """The unadapted model: it predicts when there is no time to adapt, and a sample of images beside.
 
-Beside it, how far the images lie from what the model was trained on is measured at every batch-norm
-layer: the Kullback-Leibler divergence between normal distributions with the mean and variance of
-the images and with the stored ones, the mean over the channels, in nats.
+Of the sample, the shift is measured at every batch-norm layer: the Kullback-Leibler divergence
+between normal distributions with the mean and variance of the images and with those that the layer
+has stored, the mean over the channels, in nats.
 """
 
 from typing import Any, NamedTuple

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapr.service.metrics import state_bytes
+from tapr.service.seen import agreement
 from tapr.service.streams import Stream
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ def stream(found: Stream) -> dict[str, Any]:
         "batches": found.about.batches,
         "created": found.about.created,
         "frozen": found.about.frozen,
-        "health": found.health._asdict(),
+        "health": {key: getattr(found.health, key) for key in ("verdict", "reason", "action")},
         "in_memory": found.in_memory,
         "saved": found.saved,
         "bytes": found.own,
         "confidence": found.seen.confidence,
-        "agreement": found.seen.agreement,
+        "agreement": agreement(found.health),
     }
 
 
@@ -38,6 +39,7 @@ def detail(found: Stream, names: Sequence[str]) -> dict[str, Any]:
     counts = list(seen.counts().items())
     return {
         **stream(found),
+        "health": found.health._asdict(),
         "classes": [
             {"number": place, "name": _called(place, names), "images": images}
             for place, images in counts[:CLASSES]

@@ -18,10 +18,10 @@ from torch import Tensor
 from tapr.adapters import Adapter
 from tapr.adapters.moving import Moment
 from tapr.errors import DataError, InputError, StateError
-from tapr.service.health import Health
 from tapr.service.seen import Seen
 from tapr.service.settings import Settings
 from tapr.service.shelf import About, Shelf, Snapshot, check_name
+from tapr.types import Health
 
 log = logging.getLogger("tapr.service")
 

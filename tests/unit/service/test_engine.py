@@ -15,19 +15,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tapr import methods, types
+from tapr import methods
 from tapr.errors import DataError, InputError, TaprError
 from tapr.service import engine as engines
 from tapr.service.engine import Answer, Busy, Closed, Engine
-from tapr.service.health import Health, health
+from tapr.service.health import health
 from tapr.service.shadow import Shadow
-from tapr.types import Prediction
+from tapr.types import Health, Prediction
 
 Making = Callable[..., Engine]
 
 
 def some(count: int, seed: int = 0) -> Tensor:
-    return torch.rand(count, 3, 10, 9, generator=torch.Generator().manual_seed(seed))
+    noise = torch.rand(count, 3, 10, 9, generator=torch.Generator().manual_seed(seed))
+    return noise.cumsum(3) / 9  # with some structure: mere noise is harm
 
 
 def test_requests_of_a_stream_are_adapted_on_together(
@@ -231,18 +232,25 @@ def test_many_threads_get_their_own_answers(make_engine: Making) -> None:
     assert sum(engine.images.values()) == sum(1 + n % 3 for n in range(40))
 
 
-def test_the_sample_beside_the_unadapted_model(make_engine: Making, model: nn.Module) -> None:
-    engine = make_engine(shadow=1.0)
+def test_what_is_shown_of_a_stream(make_engine: Making, model: nn.Module) -> None:
+    engine = make_engine()
     answer = engine.submit("a", some(8), "r").result(30)
-    seen = engine.streams.get("a").seen
+    stream = engine.streams.get("a")
     with torch.no_grad():
         before = model.eval()(some(8)).argmax(1)
-    agree = (before == answer.probabilities.argmax(1)).float().mean().item()
-    assert seen.agreement == pytest.approx(agree)
-    assert len(seen.shift) == 1
-    assert len(seen.pictures) == 1
-    assert sum(seen.counts().values()) == 8
-    assert seen.owes(1000, 0.0) == 0
+    classes = answer.probabilities.argmax(1)
+    assert stream.health.images == 8
+    assert stream.health.agreement == pytest.approx((before == classes).float().mean().item())
+    assert len(stream.seen.shift) == 1
+    assert sum(stream.seen.counts().values()) == 8
+    shown = stream.seen.pictures[0]
+    assert (shown.before, shown.after) == (int(before[0]), int(classes[0]))
+    engine.submit("a", some(8), "r").result(30)
+    assert len(stream.seen.pictures) == 1  # of a twentieth of the images
+    engine.submit("b", some(8, 1), "r").result(30)
+    other = engine.streams.get("b").health
+    assert other.images == 8
+    assert stream.health.images == 16
 
 
 def test_the_shift_is_nothing_on_images_like_the_stored_statistics(model: nn.Module) -> None:
@@ -262,24 +270,25 @@ def test_the_shift_is_nothing_on_images_like_the_stored_statistics(model: nn.Mod
     assert shadow.compare(images).shift == pytest.approx([4.5], rel=1e-3)
 
 
-def test_health_names_what_is_wrong(model: nn.Module) -> None:
-    adapter, unknown = methods.adapt(model), Health()
-    good = Prediction(torch.zeros(2, 5))
-    assert health(adapter, good, unknown) == Health()
-    assert health(adapter, good._replace(refused=1), unknown).verdict == "watch"
+def test_health_is_the_guards_and_names_what_it_cannot_see() -> None:
+    good, told = Prediction(torch.zeros(2, 5)), Health("watch", "so it is", images=9)
+    assert health(good, told) == told
+    assert health(good._replace(health=Health()), told) == Health()
+    refused = health(good._replace(refused=1), Health())
+    assert (refused.verdict, "refused 1 steps" in refused.reason) == ("watch", True)
     bad = Prediction(torch.tensor([[0.0, float("nan")], [0.0, 0.0]]))
-    assert health(adapter, bad, unknown).verdict == "harm"
-    assert "1 of 2 images" in health(adapter, bad, unknown).why
-    told = types.Health("harm", "it says ever fewer classes", "unlearnt")
-    found = health(adapter, good._replace(health=told), unknown)
-    assert found.verdict == "harm"
-    assert found.why.endswith("nothing was learnt from the batch")
+    assert health(bad, told).verdict == "harm"
+    assert "1 of 2 images" in health(bad, told).reason
 
 
-def test_a_batch_that_the_guard_did_not_look_at_leaves_the_health(model: nn.Module) -> None:
-    ill, prediction = Health("harm", "it says ever fewer classes"), Prediction(torch.zeros(2, 5))
-    assert health(methods.adapt(model), prediction, ill) == ill
-    assert health(methods.adapt(model, guard="off"), prediction, ill) == Health()
+def test_what_the_guard_does_is_noted(make_engine: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine()
+    acted = Health("harm", "it is worse", "unlearnt", images=9)
+    monkeypatch.setattr(engines, "health", lambda *_: acted)
+    for _ in range(2):
+        engine.submit("a", some(2), "r").result(30)
+    acts = [(act["what"], act["why"]) for act in engine.streams.get("a").seen.acts]
+    assert acts == [("health ok -> harm", "it is worse"), ("guard: unlearnt", "it is worse")]
 
 
 def test_a_change_of_health_is_told_to_the_webhook(
@@ -307,7 +316,7 @@ def test_a_change_of_health_is_told_to_the_webhook(
     server.shutdown()
     server.server_close()
     thread.join()
-    assert [(m["stream"], m["was"], m["verdict"], m["why"]) for m in told] == [
+    assert [(m["stream"], m["was"], m["verdict"], m["reason"]) for m in told] == [
         ("a", "ok", "harm", "for a test")
     ]
 

@@ -78,7 +78,7 @@ function showDetail(detail) {
   $("one").hidden = !detail;
   if (!detail) return;
   $("h-one").textContent = "Stream " + detail.stream;
-  const why = detail.health.why ? ": " + detail.health.why : "";
+  const why = detail.health.reason ? ": " + detail.health.reason : "";
   $("verdict").textContent = detail.health.verdict + why + (detail.frozen ? " (frozen)" : "");
   $("verdict").className = detail.health.verdict;
   const classes = detail.classes.map((each) => [each.name, each.images]);
@@ -86,7 +86,7 @@ function showDetail(detail) {
   $("curve").replaceChildren(line(detail.curve.map((p) => p[0]), "line-a"), line(detail.curve.map((p) => p[1]), "line-b"));
   const shift = detail.shift.map((value, at) => [String(at + 1), value]);
   $("shift").replaceChildren(...(shift.length ? bars(shift, Math.max(...detail.shift), "nats at layer")
-    : [make("p", "not measured: no batch-norm layers, or no sample yet")]));
+    : [make("p", "not known: the model has no batch-norm layers, or all was late")]));
   $("acts").replaceChildren(...(detail.acts.length ? detail.acts.map((act) => make("li",
     new Date(1000 * act.time).toLocaleTimeString() + "  " + act.what + (act.why ? ": " + act.why : "")))
     : [make("li", "nothing yet")]));
