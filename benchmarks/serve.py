@@ -98,8 +98,10 @@ def body(pixels: Pixels) -> bytes:
         return file.read()
 
 
-def noise(count: int, seed: int = 0) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, (count, 32, 32, 3), np.uint8)
+def made(count: int, seed: int = 0) -> Pixels:
+    """Made-up images with some structure: the guard tells mere noise from images."""
+    walk = np.random.default_rng(seed).normal(0, 20, (count, 32, 32, 3)).cumsum(2) + 128
+    return walk.clip(0, 255).astype(np.uint8)
 
 
 def together(work: Callable[[int], None], clients: int = CLIENTS) -> None:
@@ -120,7 +122,7 @@ def throughput(rounds: int, seconds: float) -> dict[str, Any]:
     torch.set_num_threads(1)
     model = methods.find_model(MODEL, None).eval()
     adapter = tapr.adapt(model)
-    images = torch.from_numpy(noise(64)).permute(0, 3, 1, 2).float().div(255)
+    images = torch.from_numpy(made(64)).permute(0, 3, 1, 2).float().div(255)
 
     def pace(call: Callable[[torch.Tensor], object]) -> float:
         call(images)
@@ -135,7 +137,7 @@ def throughput(rounds: int, seconds: float) -> dict[str, Any]:
             model(given)
 
     found: dict[str, list[float]] = {"forward": [], "library": [], "service": []}
-    sent = body(noise(16))
+    sent = body(made(16))
     with serving("--max-wait", "20") as server:
         clients = [httpx.Client(base_url=server.url, timeout=60) for _ in range(CLIENTS)]
 
@@ -185,7 +187,7 @@ def _alone(adapter: tapr.Adapter, images: torch.Tensor, seconds: float) -> list[
 
 
 def _latency(server: Running, clients: int, seconds: float) -> dict[str, float]:
-    sent, took = body(noise(1)), []
+    sent, took = body(made(1)), []
     end = time.perf_counter() + seconds
 
     def work(number: int) -> None:
@@ -202,7 +204,7 @@ def _latency(server: Running, clients: int, seconds: float) -> dict[str, float]:
 def streams(count: int) -> dict[str, Any]:
     """The memory of many streams, all of them in memory."""
     with serving("--in-memory", str(count), "--save-every", "3600", "--max-wait", "0") as server:
-        sent = body(noise(2))
+        sent = body(made(2))
         with httpx.Client(base_url=server.url, timeout=60) as client:
             client.post("/v1/streams/first/predict", content=sent, headers=NPY)
             before = server.mib
@@ -291,7 +293,7 @@ def _tensor(pixels: Pixels) -> torch.Tensor:
 
 def overload(minutes: float) -> dict[str, Any]:
     """Twice as many images as the server answers: every request is answered or refused."""
-    sent, statuses = body(noise(8)), Counter[str]()
+    sent, statuses = body(made(8)), Counter[str]()
     clients = 4 * CLIENTS
     with serving("--max-queue", "64", "--max-batch", "32") as server:
         pace = [_capacity(server, sent)]  # images per second that the server answers
@@ -355,7 +357,7 @@ def kills(count: int) -> dict[str, Any]:
     """kill -9 under load: all streams come back, and nothing that was answered is lost."""
     answered: list[str] = []
     named: set[str] = set()
-    sent = body(noise(1))
+    sent = body(made(1))
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "state"
         for _ in range(count):

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -22,6 +23,7 @@ from tapr.errors import DataError
 from tapr.service.engine import Closed, Engine
 from tapr.service.front import Lines
 from tapr.service.security import HEADERS
+from tapr.service.server import bound
 
 Listen = Callable[..., str]
 LONG = "0123456789abcdef"
@@ -245,6 +247,13 @@ def test_the_api_is_described(listen: Listen) -> None:
     assert predict["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith(
         "Predicted"
     )
+
+
+def test_answers_are_sent_without_delay() -> None:
+    with bound("127.0.0.1", 0, None) as line:
+        line.listen()
+        with socket.create_connection(line.getsockname()), line.accept()[0] as accepted:
+            assert accepted.proto == socket.IPPROTO_TCP  # by which asyncio sets TCP_NODELAY
 
 
 def test_lines_of_the_log_are_json() -> None:
