@@ -64,13 +64,13 @@ class Shadow(nn.Module):
         self.norms.begin()
         if self.norms.leapt:
             self.votes.forget()
-        with self.norms.predicting(len(VOTERS)), _layers(self.norms.tracking, len(images)) as nats:
+        with self.norms.predicting(len(VOTERS)), _layers(self.norms.tracking, len(images)) as seen:
             said_of_all = ask(adapter, self.votes.views(images))
         logits = said_of_all.reshape(len(VOTERS), len(images), -1)
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
-        return found._replace(layers=tuple(torch.stack(nats).tolist() if nats else ()))
+        return found._replace(layers=_nats(seen))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
@@ -84,17 +84,14 @@ def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0
 
 
 @contextmanager
-def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
-    """Within, the nats between the first of the images and a layer's statistics, for each layer."""
-    found: list[Tensor] = []
+def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, ...]]]:
+    """Within, the first images' mean and variance, the source's, and eps, for each layer."""
+    found: list[tuple[Tensor, ...]] = []
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-        known = layer.running_var + layer.eps
-        ratio = (variance + layer.eps) / known
-        distance = (mean - layer.running_mean).square() / known
-        found.append(0.5 * (ratio - 1 - ratio.log() + distance).mean())
+        own = torch.batch_norm_update_stats(x, None, None, 0.0)
+        found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
     try:
@@ -102,6 +99,23 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
+    """Kullback-Leibler divergence of normal distributions, the mean over a layer's channels."""
+    if not found:
+        return ()
+    sizes = [len(moments[0]) for moments in found]
+    mean, variance, source_mean, source_variance = (
+        torch.cat([moments[n] for moments in found]) for n in range(4)
+    )
+    eps = torch.stack([moments[4] for moments in found]).repeat_interleave(
+        torch.tensor(sizes, device=mean.device)
+    )
+    known = source_variance + eps
+    ratio = (variance + eps) / known
+    nats = 0.5 * (ratio - 1 - ratio.log() + (mean - source_mean).square() / known)
+    return tuple(float(part.mean()) for part in torch.split(nats, sizes))
 
 
 @torch.no_grad()
