@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from tapr.adapters.checks import explained
 from tapr.adapters.votes import Votes
 from tapr.models.layout import matching
-from tapr.models.moments import in_groups, nats
 from tapr.models.output import logits_of
 from tapr.models.statistics import Shift, Statistics
 
@@ -65,7 +64,7 @@ class Shadow(nn.Module):
         self.norms.begin()
         views = self.votes.views(images)
         with self.norms.predicting(len(VOTERS)):
-            with _layers(self.norms.tracking, len(images)) as nats:
+            with _layers(self.norms.tracking, len(images)) as seen:
                 said_of_all = ask(adapter, views)
             if self.norms.forgets():
                 self.votes.forget()
@@ -74,7 +73,7 @@ class Shadow(nn.Module):
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
-        return found._replace(layers=tuple(torch.stack(nats).tolist() if nats else ()))
+        return found._replace(layers=_nats(seen))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
@@ -88,14 +87,14 @@ def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0
 
 
 @contextmanager
-def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
-    """Within, the nats between the first of the images and a layer's statistics, for each layer."""
-    found: list[Tensor] = []
+def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, ...]]]:
+    """Within, the first images' mean and variance, the source's, and eps, for each layer."""
+    found: list[tuple[Tensor, ...]] = []
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
-        stored = layer.running_mean, layer.running_var
-        found.append(nats(layer, in_groups(layer, x, [False]), stored))
+        own = torch.batch_norm_update_stats(x, None, None, 0.0)
+        found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
     try:
@@ -103,6 +102,23 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
+    """Kullback-Leibler divergence of normal distributions, the mean over a layer's channels."""
+    if not found:
+        return ()
+    sizes = [len(moments[0]) for moments in found]
+    mean, variance, source_mean, source_variance = (
+        torch.cat([moments[n] for moments in found]) for n in range(4)
+    )
+    eps = torch.stack([moments[4] for moments in found]).repeat_interleave(
+        torch.tensor(sizes, device=mean.device)
+    )
+    known = source_variance + eps
+    ratio = (variance + eps) / known
+    nats = 0.5 * (ratio - 1 - ratio.log() + (mean - source_mean).square() / known)
+    return tuple(float(part.mean()) for part in torch.split(nats, sizes))
 
 
 @torch.no_grad()
