@@ -137,7 +137,7 @@ def test_steady_is_what_its_page_says(
 def test_learning_is_what_its_page_says(make_model: Callable[..., nn.Sequential]) -> None:
     """By hand: a batch teaches after it was predicted; seven images wait for further ones."""
     model: Any = sure_model(make_model)
-    adapter: Any = tapr.adapt(model, learn=True, lr=0.1, every=8, one_class=1.0)
+    adapter: Any = tapr.adapt(model, learn=True, lr=0.1, every=8, one_class=1.0, guard="off")
     plain = WrittenOut(model, 1000.0)
     scales = [plain.learning[1].weight, plain.learning[1].bias]
     optimizer = torch.optim.SGD(scales, lr=0.1, momentum=0.9)
@@ -158,14 +158,14 @@ def test_images_of_one_class_teach_nothing(make_model: Callable[..., nn.Sequenti
     model: Any = sure_model(make_model)
     with torch.no_grad():
         model[-1].bias[0] += 1000
-    adapter: Any = tapr.adapt(model, learn=True, every=8)
+    adapter: Any = tapr.adapt(model, learn=True, every=8, guard="off")
     prediction = adapter.predict(pictures(9, 3, 9, 8))
     assert prediction.logits.argmax(1).eq(0).all()
     assert (prediction.steps, prediction.backward) == (0, 0)
 
 
 def test_after_a_change_nothing_learnt_is_left(model: nn.Module) -> None:
-    adapter: Any = tapr.adapt(model, learn=True, one_class=1.0, every=64)
+    adapter: Any = tapr.adapt(model, learn=True, one_class=1.0, guard="off")
     with torch.no_grad():
         adapter.model[-1].weight *= 30
     adapter(stream_of(0.0, 200, 0))
@@ -173,7 +173,7 @@ def test_after_a_change_nothing_learnt_is_left(model: nn.Module) -> None:
         not torch.equal(now, adapter.source.tensors[name]) for name, now in adapter.moving.items()
     )
     images = stream_of(0.7, 200, 1)
-    fresh: Any = tapr.adapt(adapter.model, learn=True, one_class=1.0)
+    fresh: Any = tapr.adapt(adapter.model, learn=True, one_class=1.0, guard="off")
     fresh.put_back(adapter.source)
     torch.testing.assert_close(adapter(images), fresh(images))
 
