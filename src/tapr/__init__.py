@@ -23,19 +23,22 @@ if TYPE_CHECKING:
     from tapr.errors import TaprError
     from tapr.methods import adapt, load, presets, recipe
     from tapr.process import keep_memory
+    from tapr.runs.choose import choose
     from tapr.runs.doctor import check
-    from tapr.types import Loss, Outputs, Prediction
+    from tapr.types import Health, Loss, Outputs, Prediction
 
 _EXPORTS = {
     "Adapter": "tapr.adapters",
     "Learner": "tapr.adapters",
     "Loop": "tapr.adapters",
+    "Health": "tapr.types",
     "Loss": "tapr.types",
     "Outputs": "tapr.types",
     "Prediction": "tapr.types",
     "TaprError": "tapr.errors",
     "adapt": "tapr.methods",
     "check": "tapr.runs.doctor",
+    "choose": "tapr.runs.choose",
     "keep_memory": "tapr.process",
     "load": "tapr.methods",
     "presets": "tapr.methods",
@@ -48,6 +51,7 @@ _PACKAGES = {
 
 __all__ = [
     "Adapter",
+    "Health",
     "Learner",
     "Loop",
     "Loss",
@@ -58,6 +62,7 @@ __all__ = [
     "adapters",
     "augment",
     "check",
+    "choose",
     "corruptions",
     "datasets",
     "keep_memory",

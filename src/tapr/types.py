@@ -69,6 +69,7 @@ class Health(NamedTuple):
     action: str = ""  # what the guard did about it; "" for nothing
     images: int = 0  # that both models have seen, of those that are remembered
     credit: float = 0.0  # how much more the witness believes the adapted model, from -1 to 1
+    support: float = 0.0  # the same, with the source model as a third voice
     agreement: float = 1.0  # the share of them that both put into the same class
     entropy: float = 0.0  # mean, in parts of ln K, the most possible; so are the next five
     source_entropy: float = 0.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.reference.common import close
 from torch import Tensor, nn
 
 import tapr
@@ -13,10 +14,6 @@ from tapr.adapters import Laplacian, Prototypes
 from tapr.types import Outputs
 
 SIZES = (7, 64, 1, 2)
-
-
-def close(ours: Tensor, plain: Tensor) -> None:
-    torch.testing.assert_close(ours, plain, rtol=0.0, atol=1e-10)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from torch.nn import functional
 import tapr
 from tapr import testing
 
+adapt = partial(tapr.adapt, guard="watch")  # an acting guard learns nothing from noise
+
 SHARES, PRIOR = (1.0, 0.3, 0.5), 16.0
 
 
@@ -123,7 +125,7 @@ def test_steady_is_what_its_page_says(
         model[1].running_var.copy_(hidden.var((0, 2, 3)))
     else:
         model[1].running_mean.fill_(0.3)
-    adapter: Any = tapr.adapt(model, window=window)
+    adapter: Any = adapt(model, window=window)
     plain = WrittenOut(model, window)
     for batch in batches:
         torch.testing.assert_close(adapter(batch), plain(batch), rtol=0, atol=1e-9)
@@ -202,7 +204,7 @@ def test_every_check_holds(make_model: Callable[..., nn.Sequential], norm: str) 
 def test_any_batch_size_will_do(
     make_model: Callable[..., nn.Sequential], norm: str, count: int
 ) -> None:
-    adapter = tapr.adapt(make_model(NORMS[norm]))
+    adapter = adapt(make_model(NORMS[norm]))
     for seed in range(3):
         logits = adapter(pictures(count, 3, 10, 9, seed=seed).float())
         assert logits.shape == (count, 5)
@@ -218,7 +220,7 @@ def test_without_batch_norm_it_is_the_weighted_vote(
     information = entropy(p.mean(1)) - entropy(p).mean(1)
     weights = (10 * information / math.log(5)).softmax(0)
     expected = (weights[:, None, None] * p).sum(0).log()
-    torch.testing.assert_close(tapr.adapt(model)(images), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(adapt(model)(images), expected, rtol=0, atol=1e-10)
 
 
 class Deaf(nn.Module):
@@ -243,7 +245,7 @@ BAD: dict[str, Callable[[], Tensor]] = {
 
 @pytest.mark.parametrize("bad", BAD)
 def test_bad_images_give_finite_predictions(model: nn.Module, bad: str) -> None:
-    adapter = tapr.adapt(model)
+    adapter = adapt(model)
     for _ in range(3):
         assert adapter(BAD[bad]()).isfinite().all()
     after = adapter(pictures(8, 3, 10, 9).float())
@@ -252,7 +254,7 @@ def test_bad_images_give_finite_predictions(model: nn.Module, bad: str) -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 def test_logits_that_ignore_the_image_stay_what_they_are(bad: str) -> None:
-    adapter = tapr.adapt(Deaf().eval())
+    adapter = adapt(Deaf().eval())
     expected = torch.tensor([0.0, 2.0, -1.0]).log_softmax(0)
     for images in (BAD[bad](), pictures(5, 3, 10, 9).float()):
         torch.testing.assert_close(adapter(images), expected.expand(len(images), 3))
@@ -264,7 +266,7 @@ def test_the_very_first_image_is_nearly_the_source_model_s_vote(model: nn.Module
     views = torch.cat(voters_of(image))
     with torch.no_grad():
         vote = model(views).softmax(1).mean(0)
-    assert (tapr.adapt(model)(image).exp()[0] - vote).abs().max() < 0.1
+    assert (adapt(model)(image).exp()[0] - vote).abs().max() < 0.1
 
 
 class Sided(nn.Module):
@@ -286,7 +288,7 @@ def test_a_view_that_no_other_agrees_with_does_not_vote() -> None:
     images[::2, :, :, :4] += 0.5  # bright on the left: class 0
     images[1::2, :, :, 4:] += 0.5
     labels = torch.arange(40) % 2
-    adapter: Any = tapr.adapt(Sided().eval())
+    adapter: Any = adapt(Sided().eval())
     first = adapter(images)
     assert adapter.votes.refused.tolist() == [False, True, False]
     assert (first.argmax(1) == labels).all()
@@ -296,7 +298,7 @@ def test_a_view_that_no_other_agrees_with_does_not_vote() -> None:
     assert (adapter(images).argmax(1) == labels).all()
     adapter.reset()
     assert torch.equal(adapter.votes.views(images).chunk(3)[1], images.flip(3))
-    fair = tapr.adapt(Sided().eval(), "norm", votes="original,flip,zoom")
+    fair = adapt(Sided().eval(), "norm", votes="original,flip,zoom")
     assert fair(images).exp()[range(40), labels].min() < 0.9  # with equal weights it counts
 
 
@@ -313,9 +315,9 @@ class Overflowing(nn.Module):
 
 
 def test_what_is_not_finite_is_not_remembered(model: nn.Module) -> None:
-    adapter = tapr.adapt(Overflowing(model).eval())
+    adapter = adapt(Overflowing(model).eval())
     good, bad = pictures(8, 3, 10, 9).float() * 0.9, torch.ones(8, 3, 10, 9)
-    expected = tapr.adapt(Overflowing(model).eval())(good)
+    expected = adapt(Overflowing(model).eval())(good)
     answer = adapter.predict(bad)
     assert answer.refused == 1
     with torch.no_grad():
@@ -336,7 +338,7 @@ def test_wrong_options_get_a_sentence(
     model: nn.Module, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(tapr.TaprError, match=message):
-        tapr.adapt(model, **options)
+        adapt(model, **options)
 
 
 def stream_of(shift: float, count: int, seed: int) -> Tensor:
@@ -346,7 +348,7 @@ def stream_of(shift: float, count: int, seed: int) -> Tensor:
 @pytest.mark.parametrize("count", [8, 200])
 def test_a_stream_that_leaps_begins_anew(model: nn.Module, count: int) -> None:
     """Dark images, then bright ones: soon the dark ones no longer count."""
-    adapter: Any = tapr.adapt(model)
+    adapter: Any = adapt(model)
     for seed in range(400 // count):
         assert adapter.predict(stream_of(0.0, count, seed)).forward == 3 * count
     forwards = [
@@ -369,7 +371,7 @@ def test_the_first_batch_after_a_change_is_predicted_as_if_the_stream_began_with
 
 
 def test_a_model_in_half_precision_gets_views_in_it(model: nn.Module) -> None:
-    adapter = tapr.adapt(model.to(torch.bfloat16))
+    adapter = adapt(model.to(torch.bfloat16))
     logits = adapter(pictures(8, 3, 10, 9).to(torch.bfloat16))
     assert logits.dtype == torch.bfloat16
     assert logits.isfinite().all()

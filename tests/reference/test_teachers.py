@@ -1,32 +1,18 @@
 """Methods with a teacher against plain PyTorch, in float64."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
+from tests.reference.common import Darker, close
 from torch import Tensor, nn
 
 import tapr
 from tapr import rng
-from tapr.augment import Augmentation
 
 SIZES = (7, 64, 1, 2)
-
-
-def close(ours: Tensor, plain: Tensor) -> None:
-    torch.testing.assert_close(ours, plain, rtol=0.0, atol=1e-10)
-
-
-class Darker(Augmentation):
-    """Flips every image and takes a drawn share of its light: the same arithmetic for all."""
-
-    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        return torch.rand(shape[0], generator=generator, dtype=torch.float64)
-
-    def transform(self, images: Tensor, params: Tensor) -> Tensor:
-        return images.flip(3) * (0.3 + 0.7 * params.view(-1, 1, 1, 1))
 
 
 @pytest.fixture

@@ -131,7 +131,8 @@ class Guard(nn.Module):
         health = health._replace(distance=_distance(adapter))
         asked = 0 if own else len(VOTERS) * len(few)
         if self.mode == "act":
-            health, logits = self._act(adapter, health, prediction.logits, said)
+            safe = prediction.logits if own else said.answer
+            health, logits = self._act(adapter, health, prediction.logits, safe)
             prediction = prediction._replace(logits=logits)
         return self._told(health, prediction._replace(shadow=asked))
 
@@ -169,14 +170,15 @@ class Guard(nn.Module):
         return self._told(health, prediction)
 
     def _act(
-        self, adapter: "Adapter", health: Health, logits: Tensor, said: Said
+        self, adapter: "Adapter", health: Health, logits: Tensor, safe: Tensor
     ) -> tuple[Health, Tensor]:
         """Take the next step of the ladder; return it with the health, and the answer."""
+        safe = safe.to(logits.dtype)
         if health.verdict != "harm":
             self.harmed.zero_()
-            if health.verdict == "ok" and health.images >= ENOUGH:
+            if safe is logits or (health.verdict == "ok" and health.images >= ENOUGH):
                 return health, logits
-            return health._replace(action="answered"), said.answer.to(logits.dtype)
+            return health._replace(action="answered"), safe
         self._unlearn(adapter)
         self.harmed.add_(len(logits))
         action = "unlearnt"
@@ -185,7 +187,7 @@ class Guard(nn.Module):
             adapter.restart()
             self.comparison.forget()
             self.harmed.zero_()
-        return health._replace(action=action), said.answer.to(logits.dtype)
+        return health._replace(action=action), safe
 
     def _unlearn(self, adapter: "Adapter") -> None:
         assert self.start is not None
@@ -195,7 +197,8 @@ class Guard(nn.Module):
     def _told(self, health: Health, prediction: Prediction) -> Prediction:
         before = (self.health.verdict, self.health.action) if self.health else ("ok", "")
         if (health.verdict, health.action) != before and health.reason:
-            level = logging.WARNING if health.verdict == "harm" else logging.INFO
+            acted = health.action and health.verdict == "harm"
+            level = logging.WARNING if acted else logging.INFO
             log.log(level, "%s%s", health.reason, ACTIONS[health.action])
         self.health = health
         return prediction._replace(health=health)

@@ -2,9 +2,10 @@
 
 The question is which of the two is right more often. Where they say different classes, a witness
 that no gradient has touched (`shadow`) believes the one or the other: d = w[adapted] - w[source] of
-an image, for the witness's probabilities w. Its mean over the last few hundred images follows the
-difference of the accuracies; how far chance alone moves it is known from its own variance.
-docs/health.md shows both, and the cases in which the witness is wrong.
+an image, for the witness's probabilities w. Its mean over the last few hundred images, the credit,
+follows the difference of the accuracies; how far chance alone moves it is known from its own
+variance. The support is the same with the source model as a third voice in w: it takes more for the
+adapted model to be the better one. docs/health.md shows both, and where they are wrong.
 """
 
 import math
@@ -46,7 +47,7 @@ class Comparison(nn.Module):
     means: Tensor  # [2, K] predictions of the adapted and of the source model
     entropies: Tensor  # [2]
     agreement: Tensor
-    credit: Tensor  # [2] mean, and mean square, of how much more the witness believes the adapted
+    credit: Tensor  # [3] mean of d, of its square, and of d with the source as a third voice
 
     def __init__(self, window: float) -> None:
         super().__init__()
@@ -65,13 +66,15 @@ class Comparison(nn.Module):
         log_p = torch.stack([adapted, said.source]).float().log_softmax(2).clamp(min=-1e4)
         p = log_p.exp()  # [2, B, K]
         classes = p.argmax(2)
-        believed = said.witness.float().gather(1, classes.T)  # [B, 2]
-        d = believed[:, 0] - believed[:, 1]
+        witness = said.witness.float()
+        voices = torch.stack([witness, (2 * witness + p[1]) / 3])
+        believed = voices.gather(2, classes.T.expand(2, -1, -1))  # [2, B, 2]
+        d, with_source = believed[..., 0] - believed[..., 1]
         found = {
             "means": p.mean(1),
             "entropies": -(p * log_p).sum(2).mean(1),
             "agreement": (classes[0] == classes[1]).float().mean(),
-            "credit": torch.stack([d.mean(), d.square().mean()]),
+            "credit": torch.stack([d.mean(), d.square().mean(), with_source.mean()]),
         }
         if any(
             getattr(self, n) is None or getattr(self, n).shape != v.shape for n, v in found.items()
@@ -93,6 +96,7 @@ class Comparison(nn.Module):
             images=int(self.images),
             agreement=float(self.agreement),
             credit=float(self.credit[0]),
+            support=float(self.credit[2]),
             entropy=entropy,
             source_entropy=source_entropy,
             information=own - entropy,
@@ -111,12 +115,12 @@ class Comparison(nn.Module):
         fewer = health.spread < health.source_spread - FEWER
         if not apart:
             return ("harm", _sentence(health, _cause(fewer, said))) if fewer else ("ok", "")
-        mean, square = self.credit.tolist()
-        chance = math.sqrt(max(square - mean**2, 0.0) / health.images)
-        if mean >= 0:
+        if health.support >= 0:
             return "ok", ""
-        verdict: Verdict = "harm" if mean < -DEVIATIONS * chance else "watch"
-        return verdict, _sentence(health, _cause(fewer, said))
+        square = float(self.credit[1])
+        chance = math.sqrt(max(square - health.credit**2, 0.0) / health.images)
+        harm = health.credit < -DEVIATIONS * chance
+        return "harm" if harm else "watch", _sentence(health, _cause(fewer, said))
 
 
 def _sentence(health: Health, cause: str) -> str:

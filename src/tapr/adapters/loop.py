@@ -75,6 +75,7 @@ class Loop(Adapter):
         super().__init__(model, scope, **common)
         self.schedule, self.budget = schedule, Budget(schedule.budget)
         self.norms = (statistics or Statistics("source")).policy(self.model)
+        self.norms.keep_scales()
         self.running = Running(self.model, compile=compile, amp=amp)
         self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # As in methods/steady.py.
 VOTERS = ("original", "flip", "zoom")
 STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
+ALONE = 0.5  # trust from which the source model answers alone
 LOOKED_AT = 64  # images of a batch whose statistics are compared at every layer
 
 
@@ -32,7 +33,7 @@ class Said(NamedTuple):
 
     source: Tensor  # [B, K] logits of the source model
     witness: Tensor  # [B, K] probabilities, by the other voters
-    answer: Tensor  # [B, K] logits of the vote
+    answer: Tensor  # [B, K] logits of the vote, or of the source model where that is trusted alone
     views: float  # probability that two of the other voters agree
     shift: Shift | None  # of the stream, seen by the source model
     trusted: float = 0.0  # how far it is believed alone: 1 for one class of images it knows
@@ -63,16 +64,16 @@ class Shadow(nn.Module):
         self.norms.begin()
         views = self.votes.views(images)
         with self.norms.predicting(len(VOTERS)):
-            with _layers(self.norms.tracking, len(images)) as nats:
+            with _layers(self.norms.tracking, len(images)) as seen:
                 said_of_all = ask(adapter, views)
             if self.norms.forgets():
                 self.votes.forget()
                 said_of_all = ask(adapter, views)
         logits = said_of_all.reshape(len(VOTERS), len(images), -1)
         shift = self.norms.shift()
-        answer = self.votes(logits, shift)
-        found = said(logits, answer, shift, float(self.votes.trusted))
-        return found._replace(layers=tuple(torch.stack(nats).tolist() if nats else ()))
+        answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
+        found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
+        return found._replace(layers=_nats(seen))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
@@ -86,17 +87,14 @@ def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0
 
 
 @contextmanager
-def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
-    """Within, the nats between the first of the images and a layer's statistics, for each layer."""
-    found: list[Tensor] = []
+def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, ...]]]:
+    """Within, the first images' mean and variance, the source's, and eps, for each layer."""
+    found: list[tuple[Tensor, ...]] = []
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
         x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-        known = layer.running_var + layer.eps
-        ratio = (variance + layer.eps) / known
-        distance = (mean - layer.running_mean).square() / known
-        found.append(0.5 * (ratio - 1 - ratio.log() + distance).mean())
+        own = torch.batch_norm_update_stats(x, None, None, 0.0)
+        found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
     try:
@@ -104,6 +102,23 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[Tensor]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
+    """Kullback-Leibler divergence of normal distributions, the mean over a layer's channels."""
+    if not found:
+        return ()
+    sizes = [len(moments[0]) for moments in found]
+    mean, variance, source_mean, source_variance = (
+        torch.cat([moments[n] for moments in found]) for n in range(4)
+    )
+    eps = torch.stack([moments[4] for moments in found]).repeat_interleave(
+        torch.tensor(sizes, device=mean.device)
+    )
+    known = source_variance + eps
+    ratio = (variance + eps) / known
+    nats = 0.5 * (ratio - 1 - ratio.log() + (mean - source_mean).square() / known)
+    return tuple(float(part.mean()) for part in torch.split(nats, sizes))
 
 
 @torch.no_grad()

@@ -47,6 +47,7 @@ def main() -> None:
 for _command in (
     "adapt",
     "bench",
+    "choose",
     "compare",
     "corrupt",
     "data",

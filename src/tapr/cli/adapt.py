@@ -230,6 +230,11 @@ def _figures(summary: Summary) -> Iterator[str]:
     yield f"mean confidence                      {_pair(summary.confidence, '.3f')}"
     most = f"nats (at most {summary.most_entropy:.3f})"
     yield f"mean entropy                         {_pair(summary.entropy, '.3f')} {most}"
+    if summary.strip:
+        yield f"health along the stream              {summary.strip}  (. ok, + watch, # harm)"
+    if summary.guard:
+        did = ", ".join(f"{count:,} {action}" for action, count in summary.guard.items())
+        yield f"what the guard did, in images        {did}"
 
 
 def _pair(values: tuple[float | None, float], form: str) -> str:

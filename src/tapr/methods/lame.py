@@ -13,9 +13,9 @@ class LAME(Loop):
     Boudiaf et al., CVPR 2022. Batch norm uses the source's statistics. The answer is the logarithm
     of LAME's probabilities, so that their softmax is what the authors return. `released` is the
     kernel of the authors' code, a Gaussian whose rows are not normalised: its pull grows with the
-    batch, and on large mixed batches all images become one class. The default, 5 neighbours, is
-    safe there; LAME is at its best where neighbours in the stream are of one class. A batch of
-    fewer than `neighbours` + 1 images has fewer neighbours.
+    batch, and on large mixed batches all images become one class. The default, 5 neighbours, is our
+    choice, and safe there. LAME is at its best where neighbours in the stream are of one class. A
+    batch of fewer than `neighbours` + 1 images has fewer neighbours.
     """
 
     title = "LAME"

@@ -18,7 +18,8 @@ from tapr.errors import InputError
 from tapr.methods import augmentations
 from tapr.methods.source_images import labelled
 from tapr.models import head as heads
-from tapr.models.statistics import Statistics, own
+from tapr.models.moments import own
+from tapr.models.statistics import Statistics
 from tapr.objectives import symmetric_cross_entropy
 from tapr.types import Loss, Outputs
 

@@ -9,6 +9,7 @@ from torch import nn, optim
 
 from tapr.adapters import Loop, Mixed, Schedule, Votes
 from tapr.adapters.checks import check_options
+from tapr.adapters.guard import Mode
 from tapr.adapters.votes import Weights
 from tapr.errors import InputError
 from tapr.models.scope import SCOPES, Scope
@@ -54,6 +55,7 @@ class Steady(Loop):
         every: int = 64,
         one_class: float = 0.02,
         scope: str | Scope = "lower_norm",
+        guard: Mode = "act",
         **common: Any,
     ) -> None:
         check_options({"learn": learn, "lr": lr, "every": every, "one_class": one_class})
@@ -69,7 +71,7 @@ class Steady(Loop):
             parts["scope"] = scope if callable(scope) else SCOPES[scope](model)
             parts["schedule"] = Schedule(predict="before")
             parts["memory"] = Mixed(every, one_class)
-        super().__init__(model, statistics=statistics, votes=voters, **parts, **common)
+        super().__init__(model, statistics=statistics, votes=voters, guard=guard, **parts, **common)
 
     def objective(self, outputs: Outputs) -> Loss:
         """The entropy of the images that the model is sure of."""

@@ -40,8 +40,8 @@ layer sees depends on whose statistics the layers before it used. Layers that ke
 statistics always use the images' own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -50,14 +50,26 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tapr.errors import InputError
+from tapr.models.moments import (
+    Forward,
+    Moments,
+    Scales,
+    biased,
+    hooked,
+    in_groups,
+    mixture,
+    moved,
+    nats,
+    normalising,
+    own,
+    scales_of,
+    setting,
+    unbiased,
+)
 from tapr.registry import Registry
 
 Feed = Literal["views", "untouched"]
 FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
-Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
-Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
-Scales = tuple[Tensor | None, Tensor | None]  # weight and bias, likewise
-FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
 RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
 LEAP = 0.07  # nats between the last few images and the stream before: more than a change of class
 
@@ -160,6 +172,9 @@ class Policy(nn.Module):
         """Has the stream changed with these images? Then the next forward begins it anew."""
         return False
 
+    def keep_scales(self) -> None:
+        """Before layers learn, keep the scales that the source model's view has."""
+
     def words(self, views: int) -> str:
         """The policy as tables name it."""
         feed = f", fed by {self.options.feed}" if self.moves and views > 1 else ""
@@ -168,7 +183,7 @@ class Policy(nn.Module):
 
 class _Source(Policy):
     def feeding(self, views: int = 1) -> Forward:
-        return _mode(self.layers, training=False)
+        return setting(self.layers, training=False)
 
 
 class _Batch(Policy):
@@ -180,7 +195,7 @@ class _Running(Policy):
     moves = True
 
     def feeding(self, views: int = 1) -> Forward:
-        return _mode(self.layers, training=True, momentum=self.options.momentum)
+        return setting(self.layers, training=True, momentum=self.options.momentum)
 
 
 class _Cumulative(Policy):
@@ -192,7 +207,7 @@ class _Cumulative(Policy):
             layer.num_batches_tracked = torch.zeros_like(layer.running_mean[0], dtype=torch.long)
 
     def feeding(self, views: int = 1) -> Forward:
-        return _mode(self.layers, training=True, momentum=None)  # torch's own cumulative mean
+        return setting(self.layers, training=True, momentum=None)  # torch's own cumulative mean
 
 
 class _Apart(Policy):
@@ -203,20 +218,20 @@ class _Blend(Policy):
     predicts_apart = True
 
     def predicting(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, self._mix)
+        return hooked(self.tracking, self._mix)
 
     def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x = inputs[0]
-        mean, variance = _own(x, 1)
+        mean, variance = biased(x)
         weight = len(x) / (len(x) + self.options.prior)
         mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
         variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
-        return (_normalised_by(layer, x, mean, variance), *inputs[1:])
+        return (moved(layer, x, mean, variance), *inputs[1:])
 
 
 class _Share(Policy):
     def feeding(self, views: int = 1) -> Forward:
-        return _normalising(self.tracking, partial(self._mix, views), self._scales)
+        return normalising(self.tracking, partial(self._mix, views), self._scales)
 
     predicting = feeding
 
@@ -230,10 +245,10 @@ class _Share(Policy):
         if groups > len(shares):
             raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
         source = [share == 1 and layer not in self.middle for share in shares[:groups]]
-        rest, least = self._rest(layer, _moments(layer, x, source), len(x) // views)
+        rest, least = self._rest(layer, in_groups(layer, x, source), len(x) // views)
         share = rest[0].new_tensor([max(share, least) for share in shares[:groups]])
         share = share if groups == 1 else share[:, None]
-        return _mixture(rest, (layer.running_mean, layer.running_var), share)
+        return mixture(rest, (layer.running_mean, layer.running_var), share)
 
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         """What is mixed with the stored statistics, and what these count for at the least."""
@@ -241,7 +256,7 @@ class _Share(Policy):
 
     def _scales(self, layer: Any, groups: int) -> Scales:
         """What a layer multiplies by and adds, in each group or in all."""
-        return _scales_of(layer, groups)
+        return scales_of(layer, groups)
 
 
 class _Window(_Share):
@@ -267,24 +282,26 @@ class _Window(_Share):
             self.register_buffer("recent_mean", torch.zeros_like(channels))
             self.register_buffer("recent_variance", torch.zeros_like(channels))
             self.register_buffer("recent", torch.zeros(()))
+        self._before: dict[str, Tensor] = {}
+        self._images = self._recent = 0.0
+
+    def keep_scales(self) -> None:
         for place, layer in enumerate(self.tracking if self.anchor is not None else ()):
             for name in ("weight", "bias"):
                 scale = getattr(layer, name)
                 if scale is not None and scale.requires_grad:
                     self.register_buffer(f"{name}_{place}", scale.detach().clone())
-        self._before: dict[str, Tensor] = {}
-        self._images = self._recent = 0.0
 
     def adapting(self, views: int) -> Forward:
         if len(self.options.shares) in (1, views):
             return super().adapting(views)
-        return _normalising(self.tracking, self._alone)
+        return normalising(self.tracking, self._alone)
 
     def _alone(self, layer: Any, x: Tensor) -> Moments:
         prior = self.options.prior
         stored = layer.running_mean, layer.running_var
         share = layer.running_mean.new_tensor(prior / (prior + len(x)))
-        return _mixture(_moments(layer, x, [False]), stored, share)
+        return mixture(in_groups(layer, x, [False]), stored, share)
 
     def _scales(self, layer: Any, groups: int) -> Scales:
         return self._scale("weight", layer, groups), self._scale("bias", layer, groups)
@@ -310,7 +327,7 @@ class _Window(_Share):
         place = self.places[self.middle[0]]
         stream = [self._before[f"{name}_{place}"][self.anchor] for name in ("mean", "variance")]
         recent = self.recent_mean, self.recent_variance
-        changed = bool(_nats(self.middle[0], recent, (stream[0], stream[1])) > LEAP)
+        changed = bool(nats(self.middle[0], recent, (stream[0], stream[1])) > LEAP)
         if changed:
             self._images = self._recent = 0.0
         return changed
@@ -328,14 +345,14 @@ class _Window(_Share):
             return None
         layer = self.middle[0]
         stored = layer.running_mean, layer.running_var
-        return Shift(self.anchor, _nats(layer, self._stream(self.anchor), stored))
+        return Shift(self.anchor, nats(layer, self._stream(self.anchor), stored))
 
     def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
         total = min(self._images + images, max(self.options.window, images))
         part = slice(len(found[0])) if found[0].ndim > 1 else slice(None)  # as many views as came
         names = [f"{name}_{self.places[layer]}" for name in ("mean", "variance")]
         before = self._before[names[0]][part], self._before[names[1]][part]
-        stream = _mixture(found, before, found[0].new_tensor(1 - images / total))
+        stream = mixture(found, before, found[0].new_tensor(1 - images / total))
         for name, value in zip(names, stream, strict=True):
             self.get_buffer(name)[part] = value.detach()
         self.images.fill_(total)
@@ -347,7 +364,7 @@ class _Window(_Share):
         """Remember the statistics of the last few images, or of the batch if that is larger."""
         total = min(self._recent + images, max(RECENT, images))
         before = self._before["recent_mean"], self._before["recent_variance"]
-        mean, variance = _mixture(found, before, found[0].new_tensor(1 - images / total))
+        mean, variance = mixture(found, before, found[0].new_tensor(1 - images / total))
         self.recent_mean.copy_(mean.detach())
         self.recent_variance.copy_(variance.detach())
         self.recent.fill_(total)
@@ -360,14 +377,14 @@ class _Views(_Share):
         return "batch of each view"
 
     def _mix(self, views: int, layer: Any, x: Tensor) -> Moments:
-        return _moments(layer, x, [False] * views)
+        return in_groups(layer, x, [False] * views)
 
 
 class _Prior(Policy):
     """MEMO's: the forward counts as one image, however many views of that there are."""
 
     def feeding(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, self._mix)
+        return hooked(self.tracking, self._mix)
 
     predicting = feeding
 
@@ -375,11 +392,11 @@ class _Prior(Policy):
         return f"prior {self.options.prior:g}"
 
     def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        mean, variance = _unbiased(inputs[0])
+        mean, variance = unbiased(inputs[0])
         weight = 1 / (1 + self.options.prior)
         mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
         variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
-        return (_normalised_by(layer, inputs[0], mean, variance), *inputs[1:])
+        return (moved(layer, inputs[0], mean, variance), *inputs[1:])
 
 
 class _Robust(Policy):
@@ -388,15 +405,15 @@ class _Robust(Policy):
     moves = True
 
     def feeding(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, self._mix)
+        return hooked(self.tracking, self._mix)
 
     def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        mean, variance = _own(inputs[0], 1)
+        mean, variance = biased(inputs[0])
         mean = layer.running_mean.lerp(mean.to(layer.running_mean), self.options.momentum)
         variance = layer.running_var.lerp(variance.to(layer.running_var), self.options.momentum)
         # New tensors: a graph may still need the old ones.
         layer.running_mean, layer.running_var = mean.detach(), variance.detach()
-        return (_normalised_by(layer, inputs[0], mean, variance), *inputs[1:])
+        return (moved(layer, inputs[0], mean, variance), *inputs[1:])
 
 
 class _Instance(Policy):
@@ -405,10 +422,10 @@ class _Instance(Policy):
     moves = True
 
     def feeding(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, partial(self._corrected, True))
+        return hooked(self.tracking, partial(self._corrected, True))
 
     def predicting(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, partial(self._corrected, False))
+        return hooked(self.tracking, partial(self._corrected, False))
 
     def _corrected(
         self, feeding: bool, layer: Any, inputs: tuple[Tensor, ...]
@@ -416,11 +433,11 @@ class _Instance(Policy):
         x = inputs[0]
         mean, variance = layer.running_mean, layer.running_var
         if feeding:
-            own_mean, own_variance = (part.to(mean) for part in _unbiased(x))
+            own_mean, own_variance = (part.to(mean) for part in unbiased(x))
             layer.running_mean = mean.lerp(own_mean.detach(), self.options.momentum)
             layer.running_var = variance.lerp(own_variance.detach(), self.options.momentum)
             mean, variance = own_mean, own_variance
-        return (_normalised_by(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
+        return (moved(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
 
     def _of_each(self, x: Tensor, mean: Tensor, variance: Tensor, eps: float) -> Moments:
         """The statistics [B, C] of each image, where they differ by more than chance would."""
@@ -442,14 +459,14 @@ class _InstanceBatch(_Instance):
     moves = False
 
     def feeding(self, views: int = 1) -> Forward:
-        return _hooks(self.tracking, self._by_the_batch)
+        return hooked(self.tracking, self._by_the_batch)
 
     predicting = feeding
 
     def _by_the_batch(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x = inputs[0]
-        mean, variance = (part.to(layer.running_mean) for part in _unbiased(x))
-        return (_normalised_by(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
+        mean, variance = (part.to(layer.running_mean) for part in unbiased(x))
+        return (moved(layer, x, *self._of_each(x, mean, variance, layer.eps)), *inputs[1:])
 
 
 POLICIES: Registry[type[Policy]] = Registry(
@@ -470,163 +487,3 @@ POLICIES: Registry[type[Policy]] = Registry(
         "instance-batch": _InstanceBatch,
     },
 )
-
-
-def own(layers: list[Any]) -> Forward:
-    """Normalise a forward by its own statistics; nothing is remembered."""
-    return _mode(layers, training=True, track_running_stats=False)
-
-
-def _own(x: Tensor, groups: int) -> Moments:
-    """Mean and variance of the channels in each of the groups behind one another."""
-    parts = x if groups == 1 else x.view(groups, -1, *x.shape[1:])
-    channels = parts.ndim - x.ndim + 1
-    axes = [axis for axis in range(parts.ndim) if axis not in (channels, channels - 2)]
-    variance, mean = torch.var_mean(parts, axes, correction=0)
-    return mean, variance
-
-
-def _unbiased(x: Tensor) -> Moments:
-    """Mean and unbiased variance of the channels; of a single value the variance is 0."""
-    axes = [axis for axis in range(x.ndim) if axis != 1]
-    values = x.numel() // x.shape[1]
-    variance, mean = torch.var_mean(x, axes, correction=min(1, values - 1))
-    return mean, variance
-
-
-class _Moments(torch.autograd.Function):
-    """Mean and variance of the channels, [C], by the kernel of torch's own batch normalisation.
-
-    Where channels lie last, `torch.var_mean` takes forty times as long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Moments:
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
-        ctx.save_for_backward(x, mean)
-        return mean, variance
-
-    @staticmethod
-    def backward(ctx: Any, by_mean: Tensor, by_variance: Tensor) -> Tensor:
-        x, mean = ctx.saved_tensors
-        shape = (1, -1) + (1,) * (x.ndim - 2)
-        slope: Tensor = torch.addcmul(
-            (by_mean - 2 * by_variance * mean).view(shape), x, 2 * by_variance.view(shape)
-        )
-        return slope.div_(x.numel() // len(mean))
-
-
-def _moments(layer: Any, x: Tensor, source: list[bool]) -> Moments:
-    """Mean and variance of the channels in each of the groups behind one another.
-
-    Where a group will meet nothing but the stored ones, these stand in for them.
-    """
-    stored = layer.running_mean, layer.running_var
-    parts = x.to(layer.running_mean).chunk(len(source))
-    found = [
-        stored if known else _Moments.apply(part)  # type: ignore[no-untyped-call]
-        for part, known in zip(parts, source, strict=True)
-    ]
-    if len(found) == 1:
-        return found[0]
-    return torch.stack([mean for mean, _ in found]), torch.stack([var for _, var in found])
-
-
-def _mixture(one: Moments, other: Moments, share: Tensor) -> Moments:
-    """Mean and variance of a mixture with `share` of the other: the law of total variance."""
-    mean = one[0].lerp(other[0].expand_as(one[0]), share)
-    variance = one[1].lerp(other[1].expand_as(one[1]), share)
-    return mean, variance + share * (1 - share) * (one[0] - other[0]).square()
-
-
-def _nats(layer: Any, one: Moments, other: Moments) -> Tensor:
-    """Kullback-Leibler divergence of normal distributions with these moments: channels' mean."""
-    known = other[1] + layer.eps
-    ratio = (one[1] + layer.eps) / known
-    distance = (one[0] - other[0]).square() / known
-    nats: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean()
-    return nats
-
-
-def _normalised_by(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """What a layer in evaluation mode has to get to normalise `x` by these statistics.
-
-    The layer's arithmetic with its stored statistics then comes to a normalisation by the given
-    ones, [C] or [G, C] for G groups behind one another; the rest of the layer stays its own.
-    """
-    scale: Tensor = ((layer.running_var + layer.eps) / (variance + layer.eps)).sqrt()
-    shift = layer.running_mean - mean * scale
-    parts = x if mean.ndim == 1 else x.view(len(mean), -1, *x.shape[1:])
-    shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
-    moved: Tensor = parts * scale.to(x).view(shape) + shift.to(x).view(shape)
-    return moved.view_as(x)
-
-
-def _scales_of(layer: Any, groups: int) -> Scales:
-    return layer.weight, layer.bias
-
-
-def _normalised(layer: Any, x: Tensor, moments: Moments, scales: Scales) -> Tensor:
-    """What the layer makes of `x` with these statistics, [C] or [G, C]: one multiply-add."""
-    (mean, variance), (weight, bias) = moments, scales
-    scale = (variance + layer.eps).rsqrt()
-    scale = scale if weight is None else scale * weight
-    shift = -mean * scale if bias is None else bias - mean * scale
-    parts = x if mean.ndim == 1 else x.view(len(mean), -1, *x.shape[1:])
-    shape = (*mean.shape[:-1], 1, -1) + (1,) * (x.ndim - 2)
-    moved: Tensor = torch.addcmul(shift.to(x).view(shape), parts, scale.to(x).view(shape))
-    return moved.view_as(x)
-
-
-@contextmanager
-def _normalising(
-    layers: list[Any],
-    moments: Callable[[Any, Tensor], Moments],
-    scales: Callable[[Any, int], Scales] = _scales_of,
-) -> Iterator[None]:
-    """Let each of the layers normalise by the statistics that `moments` finds for its input.
-
-    Layers of torch's own classes also scale each group as `scales` says; others by their own.
-    """
-
-    def forward(layer: Any, x: Tensor) -> Tensor:
-        layer._check_input_dim(x)
-        found = moments(layer, x)
-        groups = 1 if found[0].ndim == 1 else len(found[0])
-        return _normalised(layer, x, found, scales(layer, groups))
-
-    def move(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (_normalised_by(layer, inputs[0], *moments(layer, inputs[0])), *inputs[1:])
-
-    fused = [m for m in layers if type(m) in FUSED and "forward" not in vars(m)]
-    others = [m for m in layers if m not in fused]
-    with ExitStack() as stack:
-        stack.enter_context(_hooks(others, move))
-        for layer in fused:
-            vars(layer)["forward"] = partial(forward, layer)
-            stack.callback(vars(layer).pop, "forward")
-        yield
-
-
-@contextmanager
-def _mode(layers: list[Any], **settings: object) -> Iterator[None]:
-    """Set attributes of the layers, and put their own back afterwards."""
-    before = [{name: getattr(layer, name) for name in settings} for layer in layers]
-    try:
-        for layer in layers:
-            vars(layer).update(settings)
-        yield
-    finally:
-        for layer, own_settings in zip(layers, before, strict=True):
-            vars(layer).update(own_settings)
-
-
-@contextmanager
-def _hooks(layers: list[Any], hook: Callable[..., Any]) -> Iterator[None]:
-    """Run `hook` before each of the layers."""
-    handles = [layer.register_forward_pre_hook(hook) for layer in layers]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -11,6 +11,7 @@ Options = Mapping[str, Any] | None  # besides a method's defaults; None: not kno
 
 _PAPER = "Sivaprasad & Fleuret 2021"
 _CORRUPTED = {"cifar10": "cifar10c", "cifar100": "cifar100c"}  # clean images, corrupted by us
+_PARAMETERS = ("delta", "shift_at", "burst", "rounds", "clean")  # of streams; none was published
 _SAME = ("released", "benchmark")  # presets that are the same method, as a code runs it
 
 
@@ -99,6 +100,7 @@ def _differences(
         found.append(f"for the protocol {table.protocol}, here it is {protocol}")
     if table.order != order and (table.order, order) != (None, "listed"):
         found.append(f"for the order {table.order or 'listed'}, here it is {order or 'listed'}")
+    found += [f"without {key}, here it is {facts[key]}" for key in _PARAMETERS if key in facts]
     if table.severity is None:
         return found + ["for images as they are, here corrupted"] * any(corruptions)
     if list(facts.get("severities") or ()) != [table.severity]:

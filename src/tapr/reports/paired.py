@@ -43,7 +43,7 @@ class Pairing(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All images together, and each domain for itself."""
+    """All images together but clean ones around a stream, and each domain for itself."""
 
     overall: Pairing
     domains: dict[Shift, Pairing]
@@ -59,7 +59,8 @@ def compare(first: Side, second: Side, metric: Metric = ACCURACY) -> Comparison:
     pairs = _pairs(first, second)
     for side in (0, 1):
         metrics.check(metric, [pair[side] for pair in pairs.values()])
-    everything = list(pairs.values())
+    inside = [pair for (domain, _), pair in pairs.items() if domain.name not in titles.CLEAN]
+    everything = inside or list(pairs.values())
     by_domain: dict[Shift, list[_Pair]] = {}
     for (domain, _), pair in pairs.items():
         by_domain.setdefault(domain, []).append(pair)
@@ -229,7 +230,7 @@ def verdict(found: Comparison, first: str, second: str) -> list[str]:
             f"B fixes {all_.fixed:,} of A's mistakes and breaks {all_.broken:,} of what A had"
             f" right, of {all_.images:,} predictions; McNemar's exact test: p {_p(all_.p)}."
         )
-    if found.repeated:
+    if found.repeated and all_.p is not None:
         lines.append(
             "The same pictures occur under several corruptions or seeds: the interval accounts for"
             " that, the test over all of them does not."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapr.records import BatchRecord, Shift
 from tapr.reports import titles
 from tapr.reports.drawing import FAINT, INK, Drawing, as_written, need, style
-from tapr.reports.leaderboard import Leaderboard, frontier, spent
+from tapr.reports.leaderboard import Leaderboard, Spent, frontier, spent
 from tapr.reports.metrics import ACCURACY
 from tapr.reports.results import Setting, System, batches
 from tapr.reports.tables import Row, Table, cost
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ENTRY = 1.6  # inches of an entry of a legend
+_LETTER, _LINE = 4.4, 9.0  # points of a letter's width and of a line, in a small font
 _POINTS = 12  # a stream of more batches than this is smoothed to about so many
 
 
@@ -199,23 +200,16 @@ def costs(board: Leaderboard) -> Drawing | None:
                 zorder=1,
             )
             for point in points:
+                size = 6 if point in edge else 4
                 place = point.milliseconds, scale * point.value
-                on = point in edge
-                axes.plot(*place, "o", color=point.line.look.colour, markersize=6 if on else 4)
-                axes.annotate(
-                    as_written(point.line.look.title),
-                    place,
-                    xytext=(4, 3),
-                    textcoords="offset points",
-                    fontsize=8 if on else 7,
-                    fontweight="bold" if on else "normal",
-                )
+                axes.plot(*place, "o", color=point.line.look.colour, markersize=size)
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_formatter(ticker.NullFormatter())
             axes.set(title=as_written(model), xlabel="milliseconds per image")
             axes.margins(0.16)
             axes.grid()
+            _label(figure, axes, points, edge, scale)
         heading = metric.heading
         panels[0].set_ylabel(f"mean {heading[:1].lower()}{heading[1:]}, over the streams")
     return Drawing(
@@ -225,6 +219,37 @@ def costs(board: Leaderboard) -> Drawing | None:
         " Time of adapting and predicting on the machine of the runs.",
         figure,
     )
+
+
+def _label(
+    figure: Figure, axes: Axes, points: Sequence[Spent], edge: Sequence[Spent], scale: float
+) -> None:
+    """Names beside the points, the frontier's first; one that would cover another moves up."""
+    figure.draw_without_rendering()
+    taken: list[tuple[float, float, float]] = []  # left, right, middle in points
+    for point in [*edge, *(point for point in points if point not in edge)]:
+        on, title = point in edge, point.line.look.title
+        place = point.milliseconds, scale * point.value
+        x, y = axes.transData.transform(place) * 72 / figure.dpi
+        left, right = x + 4, x + 4 + _LETTER * len(title)
+        height = 3.0
+        while any(
+            left < other[1] and other[0] < right and abs(y + height - other[2]) < _LINE
+            for other in taken
+        ):
+            height += 1
+        taken.append((left, right, y + height))
+        axes.annotate(
+            as_written(title),
+            place,
+            xytext=(4, height),
+            textcoords="offset points",
+            fontsize=7,
+            fontweight="bold" if on else "normal",
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5}
+            if height > 3
+            else None,
+        )
 
 
 def _curves(table: Table, read: Callable[[Any], float | None]) -> list[tuple[Row, Curve]]:

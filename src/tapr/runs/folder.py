@@ -117,12 +117,15 @@ class Job:
             images = batch.images.to(self.device)
             try:
                 before = _judged(self._source(images)) if self.compare else [None] * len(images)
-                after = _judged(self.adapter(images))
+                prediction = self.adapter.predict(images)
+                after = _judged(prediction.logits)
             except TaprError as error:  # the adapter is as it was: the next batch may do
                 rows |= {name: Row(name, error=str(error)) for name in readable}
             else:
+                told = prediction.health
+                health = None if told is None else f"{told.verdict} {told.action}".strip()
                 for name, new, old in zip(readable, after, before, strict=True):
-                    rows[name] = self._row(name, new, old)
+                    rows[name] = self._row(name, new, old)._replace(health=health)
         return [rows[name] for name in batch.names]
 
     def preflight(self, batch: Read, method: str, options: dict[str, Any]) -> tuple[list[str], int]:

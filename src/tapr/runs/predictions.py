@@ -38,6 +38,7 @@ class Row(NamedTuple):
     source_entropy: float | None = None
     label: int | None = None
     error: str | None = None
+    health: str | None = None  # the verdict on its batch, and what the guard did: "harm unlearnt"
 
 
 class Predictions:
@@ -174,7 +175,7 @@ def _written(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-_KINDS = (str, int, str, float, float, int, str, float, float, int, str)
+_KINDS = (str, int, str, float, float, int, str, float, float, int, str, str)
 
 
 def _read(path: Path, line: list[str]) -> Row:

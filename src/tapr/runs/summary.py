@@ -9,8 +9,9 @@ which ended near half of that.
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ FIELDS = (
 )
 
 
+SIGNS = {"": " ", "ok": ".", "watch": "+", "harm": "#"}  # not looked at, and the verdicts
+STRIP = 60  # signs at the most
 PARTS = 4  # of a stream; the first and the last are compared
 ENOUGH = 200  # images in a part: then chance alone moves a share by 0.04 at most
 FEW = 100  # images in all, below which nothing is said
@@ -62,11 +65,13 @@ class Summary:
     accuracy: tuple[float | None, float] | None  # over those
     classes: list[tuple[str, int | None, int | None]]  # name, and images called so
     warnings: list[str]
+    strip: str = ""  # health along the stream: a sign for each part of it, see `SIGNS`
+    guard: dict[str, int] = field(default_factory=dict)  # what it did, to how many images
 
 
 def summarise(rows: Iterable[Row], names: Sequence[str], refused: int = 0) -> Summary:
     """Sum up the rows of a run; `names` has a name for every class."""
-    failed, table = _columns(rows)
+    failed, table, told = _columns(rows)
     both = ~np.isnan(table["source_predicted"])  # the unadapted model's logits may not be finite
     pairs = {name: column[both] for name, column in table.items()}
     compared = bool(both.any()) or not len(both)
@@ -92,6 +97,8 @@ def summarise(rows: Iterable[Row], names: Sequence[str], refused: int = 0) -> Su
             )
         ),
         warnings=[*_refusals(refused), *(signs(pairs, names) if compared else ())],
+        strip=_strip(told),
+        guard=dict(Counter(words[1] for words in map(str.split, told) if len(words) > 1)),
     )
 
 
@@ -110,9 +117,22 @@ def _refusals(refused: int) -> Iterator[str]:
         yield f"{refused} steps were rolled back because they were not finite: try a smaller lr"
 
 
-def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers]]:
-    """The number of rows without a prediction, and the numbers of the others, NaN where unknown."""
+def _strip(told: Sequence[str]) -> str:
+    """The worst verdict in each part of the stream, as a sign; "" when nothing was looked at."""
+    order = list(SIGNS)
+    verdicts = [words.partition(" ")[0] for words in told]
+    parts = np.array_split(
+        np.array([order.index(v) if v in order else 0 for v in verdicts], int),
+        min(STRIP, len(told)) or 1,
+    )
+    strip = "".join(SIGNS[order[part.max()]] for part in parts if len(part))
+    return strip if strip.strip() else ""
+
+
+def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers], list[str]]:
+    """Rows without a prediction, the numbers of the others, NaN where unknown, and their health."""
     failed, columns = 0, {name: array("f") for name in FIELDS}
+    told: list[str] = []
     for row in rows:
         if row.predicted is None:
             failed += 1
@@ -120,7 +140,8 @@ def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers]]:
         for name, column in columns.items():
             value = getattr(row, name)
             column.append(math.nan if value is None else value)
-    return failed, {name: np.array(column, np.float32) for name, column in columns.items()}
+        told.append(row.health or "")
+    return failed, {name: np.array(column, np.float32) for name, column in columns.items()}, told
 
 
 def _counts(predicted: Numbers, names: Sequence[str]) -> list[int | None]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tapr.models.moments import biased, nats
 from tapr.models.output import logits_of
 
 
@@ -43,7 +44,8 @@ class Shadow:
         shift: dict[Any, float] = {}
 
         def measure(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-            shift[layer] = _nats(layer, inputs[0])
+            stored = layer.running_mean, layer.running_var
+            shift[layer] = float(nats(layer, biased(inputs[0].float()), stored))
 
         hooks = [layer.register_forward_pre_hook(measure) for layer in self.layers]
         try:
@@ -52,12 +54,3 @@ class Shadow:
             for hook in hooks:
                 hook.remove()
         return Compared(logits, [shift.get(layer, 0.0) for layer in self.layers])
-
-
-def _nats(layer: Any, x: Tensor) -> float:
-    axes = [axis for axis in range(x.ndim) if axis != 1]
-    variance, mean = torch.var_mean(x.float(), axes, correction=0)
-    known = layer.running_var + layer.eps
-    ratio = (variance + layer.eps) / known
-    distance = (mean - layer.running_mean).square() / known
-    return float(0.5 * (ratio - 1 - ratio.log() + distance).mean())

@@ -189,6 +189,7 @@ def test_a_watching_guard_lets_it_learn_and_says_so(
     model: nn.Sequential, caplog: pytest.LogCaptureFixture
 ) -> None:
     adapter = tapr.adapt(model, "norm", statistics="running")
+    caplog.set_level("INFO", "tapr")
     prediction = adapter.predict(torch.zeros(40, 3, 10, 9))
     assert prediction.health is not None
     assert (prediction.health.verdict, prediction.health.action) == ("harm", "")

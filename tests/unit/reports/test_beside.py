@@ -48,6 +48,8 @@ def test_each_method_has_its_number_and_its_source() -> None:
     [
         ({"model": "cifar10-small"}, "for WRN-28-10, here the model is cifar10-small"),
         ({"protocol": "gradual"}, "for the protocol each, here it is gradual"),
+        ({"rounds": 20}, "without rounds, here it is 20"),
+        ({"burst": 3}, "without burst, here it is 3"),
         ({"order": "dirichlet"}, "for the order listed, here it is dirichlet"),
         ({"severities": [3]}, "for severity 5, here another"),
         ({"severities": [3, 5]}, "for severity 5, here another"),

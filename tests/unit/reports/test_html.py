@@ -1,5 +1,6 @@
 """The page as text; tests/browser opens it."""
 
+import itertools
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -143,3 +144,13 @@ def test_every_text_stands_out_from_its_ground() -> None:
             for ground in ("paper", "card"):
                 pair = sorted((_luminance(theme[text]), _luminance(theme[ground])))
                 assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5, (text, ground)
+
+
+def test_headings_captions_and_ids_are_in_order(bench: Path) -> None:
+    text = made(results.read([bench]), figures=True)
+    assert text.count("<h1>") == 1
+    assert text.count("<table") == text.count("<caption")
+    levels = [int(level) for level in re.findall(r"<h([1-6])", text)]
+    assert all(later <= before + 1 for before, later in itertools.pairwise(levels))
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))

@@ -149,3 +149,23 @@ def test_many_classes_are_cut_short() -> None:
     names = [f"kind {number}" for number in range(1000)]
     shown = text(summarise(rows(np.arange(1000), np.arange(1000) // 2), names))
     assert "and 980 more classes with 960 images" in shown
+
+
+def test_health_is_a_strip_along_the_stream() -> None:
+    told = ["ok"] * 600 + ["watch answered"] * 300
+    told += ["harm unlearnt"] * 100 + ["harm restarted"] * 200
+    given = [row._replace(health=said) for row, said in zip(rows(*healthy()), told, strict=True)]
+    summary = summarise(given, NAMES)
+    assert summary.strip == "." * 30 + "+" * 15 + "#" * 15
+    assert summary.guard == {"answered": 300, "unlearnt": 100, "restarted": 200}
+    assert "....+++" in text(summary)
+    assert "300 answered, 100 unlearnt, 200 restarted" in text(summary)
+
+
+def test_without_health_there_is_no_strip() -> None:
+    summary = summarise(rows(*healthy()), NAMES)
+    assert (summary.strip, summary.guard) == ("", {})
+    assert "health" not in text(summary)
+    short = [row._replace(health="ok") for row in rows(*healthy(3))]
+    assert summarise(short, NAMES).strip == "..."
+    assert summarise([], NAMES).strip == ""

@@ -203,6 +203,7 @@
     const bottom = 300, x = (v) => 60 + ((Math.log10(v) - left) / (right - left)) * (WIDE - 160);
     const y = (v) => bottom - ((v - low) / (high - low)) * (bottom - 20);
     const svg = picture(bottom + 44, `${metric().heading} against time`);
+    svg.setAttribute("overflow", "visible");
     for (let n = 0; n <= 4; n += 1) {
       const v = low + ((high - low) * n) / 4;
       svg.append(drawn("line", { x1: 60, x2: WIDE - 100, y1: y(v), y2: y(v), class: "grid" }));
@@ -226,9 +227,13 @@
     }
     const path = edge.map((point, n) => (n ? `H${x(point.x)}V${y(point.y)}` : `M${x(point.x)},${y(point.y)}`));
     svg.append(drawn("path", { d: path.join(""), class: "frontier" }));
-    for (const point of points) {
-      const on = edge.includes(point);
-      const name = drawn("text", { x: x(point.x) + 7, y: y(point.y) - 4, class: on ? "best" : "" });
+    const taken = [];  // names that would cover each other move up
+    for (const point of [...edge, ...points.filter((one) => !edge.includes(one))]) {
+      const on = edge.includes(point), left = x(point.x) + 7, right = left + 7 * point.row.title.length;
+      let base = y(point.y) - 4;
+      while (taken.some(([l, r, b]) => left < r && l < right && Math.abs(base - b) < 13)) base -= 1;
+      taken.push([left, right, base]);
+      const name = drawn("text", { x: left, y: base, class: on ? "best" : "" });
       name.textContent = point.row.title;
       mark(svg, point.row, `${point.row.title}: ${written(point.y)}, ${Number(point.x.toPrecision(3))} ms per image${on ? ", on the frontier" : ""}`,
         drawn("circle", { cx: x(point.x), cy: y(point.y), r: on ? 6 : 4, fill: point.row.colour }), name);

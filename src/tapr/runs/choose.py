@@ -1,0 +1,146 @@
+"""Which method to use on images without labels: candidates are tried on a sample and ranked.
+
+The criterion is that of the guard (`tapr.adapters.health`): how far a witness, two views of every
+image by the source model with anchored statistics, believes the classes that a candidate says.
+docs/health.md has the study: how well that ranks methods, and whom it favours.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tapr import methods
+from tapr.adapters import Adapter, Passes
+from tapr.adapters.shadow import Said, Shadow
+from tapr.errors import DataError, InputError, TaprError
+from tapr.runs import listing, preprocess
+from tapr.runs.device import usable
+from tapr.runs.folder import Reader
+
+CANDIDATES = ("source", "steady", "norm", "norm:statistics=running", "tent", "roid", "shot", "lame")
+LEAST = 64  # images to choose by
+NO_WITNESS = (
+    "the model has no batch-norm layers: the witness is the source model itself on other views, and"
+    " takes its side; the ranking of what learns says little"
+)
+
+
+class Candidate(NamedTuple):
+    """How a method did on the sample."""
+
+    method: str  # with its options: a variant
+    credit: float  # how much more the witness believes it than the source model, from -1 to 1
+    chance: float  # the standard error of that
+    changed: float  # the share of images that it calls otherwise than the source model
+    passes: Passes  # of an image through the model, at the most
+    seconds: float  # for the sample, on this machine
+
+
+class Choice(NamedTuple):
+    """Candidates, the best first; `str` of it is a table with the line to use."""
+
+    candidates: list[Candidate]
+    images: int
+    refused: dict[str, str]  # candidates that cannot be used with this model, and why
+    notes: list[str]
+
+    @property
+    def best(self) -> Candidate:
+        """The method to use; `source` means: leave the model as it is."""
+        return self.candidates[0]
+
+    @property
+    def sure(self) -> str:
+        """How far the best is ahead of the next one, in words."""
+        if len(self.candidates) < 2:
+            return "it is the only candidate"
+        first, second = self.candidates[:2]
+        lead = first.credit - second.credit
+        chance = max(first.chance, second.chance)
+        words = "clearly" if lead > 3 * chance else "probably" if lead > chance else "hardly"
+        return f"{words} ahead of {second.method} (by {lead:+.1%}, standard error {chance:.1%})"
+
+    def __str__(self) -> str:
+        wide = max(len(each.method) for each in self.candidates)
+        head = f"{'method':{wide}}  credit  +-      changed  forward  backward  seconds"
+        rows = [
+            f"{c.method:{wide}}  {c.credit:+6.1%}  {c.chance:5.1%}  {c.changed:6.1%}"
+            f"  {c.passes.forward:8d}  {c.passes.backward:8d}  {c.seconds:7.1f}"
+            for c in self.candidates
+        ]
+        ends = [f"not usable: {name}: {why}" for name, why in self.refused.items()]
+        ends += [f"note: {note}" for note in self.notes]
+        return "\n".join([head, *rows, *ends, f"{self.best.method}: {self.sure}"])
+
+
+def choose(
+    model: nn.Module,
+    images: Tensor,
+    *,
+    candidates: Sequence[str] = CANDIDATES,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> Choice:
+    """Try methods on unlabelled images [N, C, H, W] in [0, 1], in this order, and rank them.
+
+    Candidates are variants such as `tent:lr=0.01`; the unadapted model is always among them.
+    """
+    if len(images) < LEAST:
+        raise InputError(f"expected at least {LEAST} images to choose by, got {len(images)}")
+    if batch_size < 1:
+        raise InputError(f"expected a batch size of at least 1, got {batch_size}")
+    batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
+    source = methods.adapt(model, "source")
+    source(batches[0][:1])  # the images are looked at before anything is tried
+    shadow = Shadow(source.model)
+    told = [shadow(source, batch) for batch in batches]
+    tried: list[Candidate] = []
+    refused: dict[str, str] = {}
+    for variant in dict.fromkeys(["source", *candidates]):
+        try:
+            adapter = methods.adapt(model, variant, guard="off", seed=seed)
+            tried.append(_tried(variant, adapter, batches, told))
+        except TaprError as error:
+            refused[variant] = str(error)
+    tried.sort(key=lambda each: -each.credit)
+    notes = [] if shadow.norms.tracking else [NO_WITNESS]
+    return Choice(tried, len(images), refused, notes)
+
+
+def sample(
+    source: str,
+    model: str,
+    architecture: str | None = None,
+    images: int = 512,
+    shuffle: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+) -> tuple[nn.Module, Tensor]:
+    """A model by name, and the first images of a list as it wants them, as for `tapr adapt`."""
+    found = methods.find_model(model, architecture).eval()
+    preprocessing = preprocess.preprocessing(preprocess.config(found, model))
+    listed = listing.find(source, shuffle=shuffle, seed=seed)
+    names = list(islice(listed.names, images))
+    read = Reader(listed.root, preprocessing, images).read(names)
+    if read.images is None:
+        name, why = next(iter(read.errors.items()), ("none", "the list is empty"))
+        raise DataError(f"none of the first {len(names)} images can be read: {name}: {why}")
+    return preprocess.normalized(found, preprocessing).to(usable(device)), read.images.to(device)
+
+
+def _tried(variant: str, adapter: Adapter, batches: list[Tensor], told: list[Said]) -> Candidate:
+    began = time.perf_counter()
+    classes = torch.cat([adapter(batch).argmax(1) for batch in batches])
+    seconds = time.perf_counter() - began
+    source = torch.cat([said.source for said in told]).argmax(1)
+    witness = torch.cat([said.witness for said in told])
+    believed = witness.gather(1, torch.stack([classes, source], 1))
+    d = believed[:, 0] - believed[:, 1]
+    chance = float(d.std(correction=0)) / math.sqrt(len(d))
+    changed = float((classes != source).float().mean())
+    return Candidate(variant, float(d.mean()), chance, changed, adapter.passes, seconds)
