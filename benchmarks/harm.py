@@ -222,7 +222,7 @@ def lines(
                     **{w: ran.counts[w] for w in ("watch", "harm")},
                     **{w: ran.counts[w] for w in ("answered", "unlearnt", "restarted")},
                     "batches": len(plan),
-                    "misses": "yes" if own < base - 1 or fall > 3 else "",
+                    "misses": "yes" if round(base - own, 2) > 1 or round(fall, 2) > 3 else "",
                 }
 
 
