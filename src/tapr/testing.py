@@ -201,15 +201,20 @@ def the_images_are_not_written(subject: Subject) -> None:
 
 
 def a_saved_state_resumes(subject: Subject) -> None:
-    """From a file, in a new adapter, bit for bit; and `reset` still finds the source."""
+    """From a file, bit for bit, in a new adapter and in the one that went on since.
+
+    And `reset` still finds the source.
+    """
     adapter, other = subject.adapter(), subject.adapter()
     first, *rest = subject.batches()
     adapter(first)
     with tempfile.TemporaryDirectory() as folder:
-        adapter.save(Path(folder) / "state.safetensors")
-        other.load(Path(folder) / "state.safetensors")
-    for batch in rest:
-        _expect(torch.equal(adapter(batch), other(batch)), "the loaded one gives other logits")
+        path = Path(folder) / "state.safetensors"
+        adapter.save(path)
+        expected = [adapter(batch) for batch in rest]
+        for resumed in (other.load(path), adapter.load(path)):
+            for batch, logits in zip(rest, expected, strict=True):
+                _expect(torch.equal(resumed(batch), logits), "the loaded one gives other logits")
     other.reset()
     _expect(torch.equal(other(first), subject.adapter()(first)), "reset after load is another")
 

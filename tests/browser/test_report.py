@@ -97,7 +97,8 @@ def test_an_example_is_enlarged(browser: "Browser", tmp_path: Path) -> None:
     templates = files("tapr.reports") / "templates"
     script = (templates / "examples.js").read_text("utf-8")
     pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
-    item = f'<li><img src="{pixel}" alt="cat, fog" width="40" height="40"><b>cat</b><span>dog → cat</span></li>'
+    image = f'<img src="{pixel}" alt="cat, fog" width="40" height="40">'
+    item = f"<li>{image}<b>cat</b><span>dog → cat</span></li>"
     dialog = '<dialog id="picture"><img alt=""><p></p><button>Close</button></dialog>'
     path = tmp_path / "examples.html"
     path.write_text(f'<ul class="pictures">{item * 2}</ul>{dialog}<script>{script}</script>')

@@ -247,7 +247,13 @@ class Adapter(nn.Module, ABC):
             layout = metadata.get("layout", "kept")
             if not isinstance(layout, str) or layout not in LAYOUTS:
                 raise StateError(f"{path} does not fit: it names an unknown layout, {layout!r}")
-            moving.check(path, saved, self, source, loose)
+            now = self.capture()
+            self.put_back(source)  # what the stream has filled since then has no size to fit
+            try:
+                moving.check(path, saved, self, source, loose)
+            except BaseException:
+                self.put_back(now)
+                raise
             if self.layout == "probe":
                 self._settle(LAYOUTS[layout])
             self.put_back(saved._replace(numbers={**source.numbers, **saved.numbers}))
