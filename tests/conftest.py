@@ -15,7 +15,7 @@ from tapr import names, records
 from tapr.records import BatchRecord, RunRecord, Shift
 from tapr.testing import small_model
 
-# A shell starts what runs in the background with SIGINT ignored, and its children would inherit that.
+# A shell starts what runs in the background with SIGINT ignored; its children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds run-to-run noise
 
