@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tapr.cli import app
-from tapr.cli.completing import METHODS, among, models
+from tapr.cli.completing import METHODS, among
+from tapr.cli.shared import (
+    Architecture,
+    Chosen,
+    Images,
+    Labels,
+    Model,
+    numbers_of,
+    options_of,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,29 +35,11 @@ PREPROCESSING = "Preprocessing, where the model's config does not say it"
 
 @app.command()
 def adapt(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A folder of images, a text file of paths, or `-`: paths on stdin.",
-        ),
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
-            autocompletion=models,
-        ),
-    ],
+    source: Images,
+    model: Model,
     out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write.")],
-    architecture: Annotated[
-        str | None,
-        typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Class names: a text file, one per line, or JSON."),
-    ] = None,
+    architecture: Architecture = None,
+    labels: Labels = None,
     truth: Annotated[
         Path | None,
         typer.Option(help="A CSV of path,label for the accuracy; labels are never adapted on."),
@@ -58,10 +50,7 @@ def adapt(
         autocompletion=among(METHODS),
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
-    ] = None,
+    option: Chosen = None,
     batch_size: int = typer.Option(64, min=1, help="Number of images in a batch."),
     shuffle: bool = typer.Option(
         False, "--shuffle", help="Shuffle the list of images, by the seed."
@@ -118,9 +107,9 @@ def adapt(
     from tapr.runs.adapting import Request
 
     settings = {
-        "input_size": _size(size),
-        "mean": _numbers("--mean", mean),
-        "std": _numbers("--std", std),
+        "input_size": size_of(size),
+        "mean": numbers_of("--mean", mean),
+        "std": numbers_of("--std", std),
         "crop_pct": crop,
         "interpolation": interpolation,
     }
@@ -132,7 +121,7 @@ def adapt(
         labels=labels,
         truth=truth,
         method=method,
-        options={"preset": preset, **_options(option or [])},
+        options={"preset": preset, **options_of(option or [])},
         seed=seed,
         batch_size=batch_size,
         shuffle=shuffle,
@@ -166,48 +155,6 @@ def _run(request: Request, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         typer.echo(text(summary))
         typer.echo(b"\npredictions: " + bytes(request.out))  # a path may be more than UTF-8 has
-
-
-def _options(given: list[str]) -> dict[str, Any]:
-    """The options that `name=value` texts give."""
-    from tapr.errors import InputError
-    from tapr.methods import value as read
-
-    options: dict[str, Any] = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not (name and equals):
-            raise InputError(f"expected an option as name=value, got {pair!r}")
-        options[name] = read(value)
-    return options
-
-
-def _size(text: str | None) -> list[int] | None:
-    from tapr.errors import InputError
-
-    if text is None:
-        return None
-    try:
-        sides = [int(part) for part in text.lower().split("x")]
-    except ValueError:
-        sides = []
-    if len(sides) == 1:
-        return [3, sides[0], sides[0]]
-    if len(sides) == 3:
-        return sides
-    raise InputError(f"expected a size like 224 or 3x224x224, got {text!r}")
-
-
-def _numbers(option: str, text: str | None) -> list[float] | float | None:
-    from tapr.errors import InputError
-
-    if text is None:
-        return None
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise InputError(f"expected {option} as numbers with commas, got {text!r}") from error
-    return values[0] if len(values) == 1 else values
 
 
 def text(summary: Summary) -> str:

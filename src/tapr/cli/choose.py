@@ -9,29 +9,15 @@ from typing import Annotated
 import typer
 
 from tapr.cli import app
-from tapr.cli.completing import METHODS, models, several
+from tapr.cli.completing import METHODS, several
+from tapr.cli.shared import Architecture, Images, Model
 
 
 @app.command()
 def choose(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A folder of images, a text file of paths, or `-`: paths on stdin.",
-        ),
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
-            autocompletion=models,
-        ),
-    ],
-    architecture: Annotated[
-        str | None,
-        typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
-    ] = None,
+    source: Images,
+    model: Model,
+    architecture: Architecture = None,
     candidates: Annotated[
         str | None,
         typer.Option(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapr.cli import app
-from tapr.cli.completing import METHODS, among, models
+from tapr.cli.completing import METHODS, among
+from tapr.cli.shared import Architecture, Chosen, Labels, Model, numbers_of, options_of, size_of
 
 if TYPE_CHECKING:
     from tapr.service.server import Service
@@ -20,37 +21,23 @@ LIMITS, SHOWN = "Limits and security", "What is shown"
 
 @app.command()
 def serve(
-    model: Annotated[
-        str,
-        typer.Option(
-            help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
-            autocompletion=models,
-        ),
-    ],
+    model: Model,
     method: str = typer.Option(
         "steady",
         help="The method: a name (`tapr methods` lists them), or your own `module:Class`.",
         autocompletion=among(METHODS),
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
-    option: Annotated[
-        list[str] | None,
-        typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
-    ] = None,
+    option: Chosen = None,
     seed: int = typer.Option(0, help="Seed of the augmented views."),
     device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
-    architecture: Annotated[
-        str | None,
-        typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
-    ] = None,
+    architecture: Architecture = None,
     size: str | None = typer.Option(
         None, help="Size of the images, where the model's config does not say it: `224`, `3x32x32`."
     ),
     mean: str | None = typer.Option(None, help="Mean of each channel, e.g. `0.485,0.456,0.406`."),
     std: str | None = typer.Option(None, help="Deviation of each channel, e.g. `0.2,0.2,0.2`."),
-    labels: Annotated[
-        Path | None, typer.Option(help="Class names: a text file, one per line, or JSON.")
-    ] = None,
+    labels: Labels = None,
     host: str = typer.Option("127.0.0.1", help="The address to listen on."),
     port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
     state: Annotated[
@@ -207,7 +194,6 @@ def _service(
     device: str,
 ) -> Service:
     from tapr import methods
-    from tapr.cli.adapt import _numbers, _options, _size
     from tapr.runs import labels, preprocess
     from tapr.service import security, server
 
@@ -215,13 +201,13 @@ def _service(
     found = methods.find_model(model, said["architecture"]).eval()
     config = preprocess.config(found, model)
     settled = {
-        "input_size": _size(said["size"]),
-        "mean": _numbers("--mean", said["mean"]),
-        "std": _numbers("--std", said["std"]),
+        "input_size": size_of(said["size"]),
+        "mean": numbers_of("--mean", said["mean"]),
+        "std": numbers_of("--std", said["std"]),
     }
     given = {key: value for key, value in settled.items() if value is not None}
     preprocessing = preprocess.preprocessing({**config, **given})
-    options = {"preset": chosen["preset"], "seed": chosen["seed"], **_options(chosen["option"])}
+    options = {"preset": chosen["preset"], "seed": chosen["seed"], **options_of(chosen["option"])}
     return server.Service(
         preprocess.normalized(found, preprocessing),
         preprocessing,

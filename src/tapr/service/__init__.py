@@ -17,7 +17,7 @@
 | `reading`   | bodies, read within limits of size and time                                     |
 | `api`       | the endpoints                                                                   |
 | `http`      | the application: endpoints, pages, what errors become                           |
-| `answers`, `shown`, `pictures` | what is told and shown                                       |
+| `answers`, `shown` | what is told and shown                                                   |
 | `metrics`   | what Prometheus reads                                                           |
 | `server`    | all of it together, from the command's options to uvicorn                       |
 

@@ -22,7 +22,7 @@ from tapr.errors import DataError, TaprError
 from tapr.service.alarm import Alarm
 from tapr.service.health import health
 from tapr.service.journal import Journal, Row
-from tapr.service.pictures import picture
+from tapr.service.seen import Picture
 from tapr.service.settings import Settings
 from tapr.service.shadow import Shadow
 from tapr.service.streams import Stream, Streams
@@ -285,7 +285,7 @@ class Engine:
             stream.seen.shifted(found.shift)
             if self.settings.pictures:
                 before = int(found.logits[0].argmax())
-                stream.seen.pictures.append(picture(images[0], before, int(classes[0])))
+                stream.seen.pictures.append(Picture.of(images[0], before, int(classes[0])))
 
 
 def _rows(batch: Sequence[Waiting], probabilities: Tensor, mode: Mode, number: int) -> list[Row]:

@@ -3,9 +3,13 @@
 None of it is needed to predict, and none is saved: it begins anew with the server.
 """
 
+import io
 import time
 from collections import Counter, deque
 from typing import Any, NamedTuple
+
+from PIL import Image
+from torch import Tensor
 
 from tapr.types import Health
 
@@ -14,6 +18,7 @@ RECENT = 0.1  # how much the newest batch counts in the mean confidence
 POINTS = 60  # of the curves
 ACTS, PICTURES = 20, 6
 SHARE = 0.05  # of the images, that the unadapted model is shown to measure the shift
+SIDE = 96  # pixels of a picture at the most
 FIRST = 8.0  # images of a new stream that it is shown, and the least at a time
 
 
@@ -23,6 +28,16 @@ class Picture(NamedTuple):
     png: bytes
     before: int
     after: int
+
+    @classmethod
+    def of(cls, image: Tensor, before: int, after: int) -> "Picture":
+        """A small PNG of an image [C, H, W] in [0, 1], with its classes."""
+        pixels = (image.detach().clamp(0, 1) * 255).round().byte().permute(1, 2, 0).cpu().numpy()
+        drawn = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+        drawn.thumbnail((SIDE, SIDE))
+        file = io.BytesIO()
+        drawn.save(file, "PNG")
+        return cls(file.getvalue(), before, after)
 
 
 class Seen:
