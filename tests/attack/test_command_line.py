@@ -1,7 +1,8 @@
 """The command under attack: kills, signals, full disks, two processes, hostile names and files.
 
 Each test is named after what must not happen, or after what must hold however it is stopped.
-`TAPR_ATTACK` multiplies the number of kills and interruptions; `make attack` sets it.
+`TAPR_ATTACK` multiplies the number of kills, and of interruptions (300 and 200 at the most);
+`make attack` sets it.
 """
 
 import csv
@@ -318,6 +319,39 @@ def test_a_terminated_benchmark_loses_nothing_and_is_not_silent(words: list[str]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [["bench"], ["sweep", "--jobs", "2"]], ids=["bench", "sweep"])
+def test_killed_again_and_again_a_benchmark_loses_no_record(words: list[str], tally: Any) -> None:
+    Path("spec.toml").write_text(SPEC + "[methods.tent]\n")
+
+    def written() -> int:
+        return sum(lines(str(path)) for path in Path("out").glob("*.jsonl"))
+
+    def finish(out: str) -> dict[str, list[dict[str, Any]]]:
+        done = CliRunner().invoke(app, ["bench", "spec.toml", "--out", out])
+        assert done.exit_code == 0, done.output
+        return {path.name: records_of(path) for path in Path(out).glob("*.jsonl")}
+
+    whole = finish("whole")
+    assert len(whole) == 2
+    chance, kills = random.Random(4), max(2, ATTACK)
+    while kills:
+        before = written()
+        process = started(words[0], "spec.toml", "--out", "out", *words[1:], slowly=0.05)
+        until(lambda: written() > before or process.poll() is not None)  # noqa: B023
+        time.sleep(chance.random() / 5)
+        process.kill()
+        _, errors = process.communicate()
+        if process.returncode == -signal.SIGKILL:
+            kills -= 1
+            tally.count("SIGKILL, then resumed", "fine")
+            continue
+        assert process.returncode == 0, errors
+        assert finish("out") == whole
+        rmtree("out")
+    assert finish("out") == whole
+
+
+@pytest.mark.slow
 def test_a_second_signal_does_not_wait() -> None:
     hang = (
         "import time\n"
@@ -439,7 +473,7 @@ def test_interrupted_at_any_line_a_cell_is_not_resumed_to_another_result(
     monkeypatch.setattr(store, "SAVING", 0.0)  # a state after the first batch, then no more
     chance = random.Random(1)
     saved = 0
-    for moment in sorted(chance.sample(range(1, count), min(30 * ATTACK, count - 1))):
+    for moment in sorted(chance.sample(range(1, count), min(30 * ATTACK, 300, count - 1))):
         path = tmp_path / str(moment) / "run.jsonl"  # alone: listing a folder has lines as well
         with suppress(KeyboardInterrupt), Interrupting(moment):
             run_cell(path)
@@ -462,7 +496,7 @@ def test_interrupted_at_any_line_adapt_is_not_resumed_to_other_rows(
     count = 10**9 - all_lines.left
     monkeypatch.setattr(store, "SAVING", 0.0)
     chance = random.Random(2)
-    for moment in sorted(chance.sample(range(count // 4, count), 20 * ATTACK)):
+    for moment in sorted(chance.sample(range(count // 4, count), min(20 * ATTACK, 200))):
         out = f"{moment}.csv"
         with Interrupting(moment):
             done = adapt(out=out)
