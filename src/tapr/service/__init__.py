@@ -7,7 +7,7 @@
 | `streams`   | many streams on one adapter: each has a state of its own, in memory or on disk  |
 | `shelf`     | the folder of the states: streams, snapshots, what the folder belongs to        |
 | `seen`      | what is remembered of a stream to be shown: classes, confidence, agreement      |
-| `shadow`    | the unadapted model, beside which a sample of images is predicted               |
+| `unadapted` | the model as it came: for late requests, and for a sample of the images         |
 | `health`    | what the guard says about a stream                                              |
 | `journal`   | the record of predictions, written before they are answered                     |
 | `alarm`     | a webhook that is told when a stream's health changes                           |
@@ -18,6 +18,7 @@
 | `api`       | the endpoints                                                                   |
 | `http`      | the application: endpoints, pages, what errors become                           |
 | `answers`, `shown` | what is told and shown                                                   |
+| `tracing`   | spans of OpenTelemetry, and the stream that a line of the log is about          |
 | `metrics`   | what Prometheus reads                                                           |
 | `server`    | all of it together, from the command's options to uvicorn                       |
 

@@ -15,17 +15,19 @@ from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
+from opentelemetry.context import Context, get_current
 from torch import Tensor, nn
 
 from tapr.adapters import Adapter
 from tapr.errors import DataError, TaprError
+from tapr.service import tracing
 from tapr.service.alarm import Alarm
 from tapr.service.health import health
 from tapr.service.journal import Journal, Row
 from tapr.service.seen import Picture
 from tapr.service.settings import Settings
-from tapr.service.shadow import Shadow
 from tapr.service.streams import Stream, Streams
+from tapr.service.unadapted import Unadapted
 from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr.service")
@@ -75,6 +77,7 @@ class Waiting(NamedTuple):
     request: str  # its id
     came: float
     answer: "Future[Answer]"
+    trace: Context  # the request's, for OpenTelemetry
 
 
 class Engine:
@@ -84,7 +87,7 @@ class Engine:
 
     def __init__(self, model: nn.Module, adapter: Adapter, settings: Settings) -> None:
         self.settings, self.adapter = settings, adapter
-        self.shadow = Shadow(model)
+        self.unadapted = Unadapted(model)
         self.streams = Streams(adapter, settings)
         self.journal = Journal(settings.folder / JOURNAL) if settings.journal else None
         self.alarm = Alarm(settings.alarm) if settings.alarm else None
@@ -126,7 +129,7 @@ class Engine:
                 raise Closed
             if self.waiting + len(images) > self.settings.max_queue:
                 raise Busy(max(1.0, self.waiting * self.pace))
-            waiting = Waiting(name, images, request, self.clock(), answer)
+            waiting = Waiting(name, images, request, self.clock(), answer, get_current())
             self._queues.setdefault(name, deque()).append(waiting)
             self.waiting += len(images)
             self._news.notify()
@@ -220,15 +223,25 @@ class Engine:
             each.answer.set_result(answer)
 
     def _predict(self, batch: Sequence[Waiting]) -> list[Answer]:
+        name, now = batch[0].name, self.clock()
+        waited = [now - each.came for each in batch]
+        images = sum(len(each.images) for each in batch)
+        span = tracing.batch([w.trace for w in batch], waited, stream=name, images=images)
+        with tracing.stream(name), span:
+            return self._predict_together(batch)
+
+    def _predict_together(self, batch: Sequence[Waiting]) -> list[Answer]:
         began = self.clock()
         stream = self.streams.find(batch[0].name)
         images = torch.cat([each.images for each in batch]) if len(batch) > 1 else batch[0].images
         mode = self._mode(stream, batch[0].came, len(images))
-        logits = self._logits(stream, images, mode)
+        with tracing.span("predict", mode=mode):
+            logits = self._logits(stream, images, mode)
         probabilities = logits.float().softmax(1)
         number = stream.about.batches + 1
         if self.journal is not None:
-            self.journal.append(_rows(batch, probabilities, mode, number))
+            with tracing.span("log"):
+                self.journal.append(_rows(batch, probabilities, mode, number))
         self._remember(stream, images, probabilities, mode)
         took = self.clock() - began
         if mode == "adapted":
@@ -249,7 +262,7 @@ class Engine:
 
     def _logits(self, stream: Stream, images: Tensor, mode: Mode) -> Tensor:
         if mode == "late":
-            return self.shadow.predict(images)
+            return self.unadapted.predict(images)
         self.streams.enter(stream)
         prediction: Prediction = self.adapter.predict(images)
         if mode == "frozen":
@@ -281,7 +294,7 @@ class Engine:
         stream.seen.batch(classes.tolist(), mean, stream.health)
         sample = stream.seen.sample(len(images)) if mode != "late" else 0
         if sample:
-            found = self.shadow.compare(images[:sample])
+            found = self.unadapted.compare(images[:sample])
             stream.seen.shifted(found.shift)
             if self.settings.pictures:
                 before = int(found.logits[0].argmax())

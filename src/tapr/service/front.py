@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tapr.service import security
+from tapr.service import security, tracing
 
 log = logging.getLogger("tapr.service")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -104,6 +104,8 @@ class Lines(logging.Formatter):
         for field in _FIELDS:
             if hasattr(record, field):
                 content[field] = getattr(record, field)
+        if "stream" not in content and tracing.STREAM.get() is not None:
+            content["stream"] = tracing.STREAM.get()  # the guard's messages do not name it
         if "seconds" in content:
             content["seconds"] = round(content["seconds"], 6)
         if record.exc_info:

@@ -9,9 +9,11 @@ from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 
 from tapr.errors import DataError, StateError, TaprError, expectation
+from tapr.service import tracing
 from tapr.service.api import Api
 from tapr.service.engine import Closed
 from tapr.service.front import INTERNAL, problem
@@ -40,6 +42,9 @@ def make(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry=TelemetryConfig(
+            auto_configure=tracing.exporting(), metrics=False, logs=False, operation_spans=False
+        ),
     )
     _refusals(app)
     _pages(app)

@@ -18,6 +18,7 @@ from torch import Tensor
 from tapr.adapters import Adapter
 from tapr.adapters.moving import Moment
 from tapr.errors import DataError, InputError, StateError
+from tapr.service import tracing
 from tapr.service.seen import Seen
 from tapr.service.settings import Settings
 from tapr.service.shelf import About, Shelf, Snapshot, check_name
@@ -133,8 +134,9 @@ class Streams:
     def save(self, stream: Stream) -> bool:
         """Write a stream's state; False, and a line in the log, when that fails."""
         try:
-            self._bring(stream)
-            self.shelf.write(stream.name, self.adapter, stream.about)
+            with tracing.stream(stream.name), tracing.span("save", stream=stream.name):
+                self._bring(stream)
+                self.shelf.write(stream.name, self.adapter, stream.about)
         except DataError as error:
             self.failures += 1
             stream.since = self.clock()  # the next try is as far away as the next save

@@ -20,7 +20,7 @@ from tapr.errors import DataError, InputError, TaprError
 from tapr.service import engine as engines
 from tapr.service.engine import Answer, Busy, Closed, Engine
 from tapr.service.health import health
-from tapr.service.shadow import Shadow
+from tapr.service.unadapted import Unadapted
 from tapr.types import Health, Prediction
 
 Making = Callable[..., Engine]
@@ -213,7 +213,7 @@ def test_states_are_saved_under_load(make_engine: Making, tmp_path: Path) -> Non
 
 def test_many_threads_get_their_own_answers(make_engine: Making) -> None:
     engine = make_engine("source", max_wait=0.01)
-    model = engine.shadow.model
+    model = engine.unadapted.model
     wrong: list[int] = []
 
     def ask(number: int) -> None:
@@ -258,16 +258,16 @@ def test_the_shift_is_nothing_on_images_like_the_stored_statistics(model: nn.Mod
     images = some(64)
     inside: list[Tensor] = []
     hook = layer.register_forward_pre_hook(lambda _, given: inside.append(given[0]))
-    shadow = Shadow(model)
-    shadow.predict(images)
+    unadapted = Unadapted(model)
+    unadapted.predict(images)
     hook.remove()
     assert layer.running_mean is not None
     assert layer.running_var is not None
     layer.running_mean.copy_(inside[0].mean((0, 2, 3)))
     layer.running_var.copy_(inside[0].var((0, 2, 3), correction=0))
-    assert shadow.compare(images).shift == pytest.approx([0.0], abs=1e-6)
+    assert unadapted.compare(images).shift == pytest.approx([0.0], abs=1e-6)
     layer.running_mean.add_(3 * layer.running_var.sqrt())
-    assert shadow.compare(images).shift == pytest.approx([4.5], rel=1e-3)
+    assert unadapted.compare(images).shift == pytest.approx([4.5], rel=1e-3)
 
 
 def test_health_is_the_guards_and_names_what_it_cannot_see() -> None:

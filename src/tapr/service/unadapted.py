@@ -22,7 +22,7 @@ class Compared(NamedTuple):
     shift: list[float]  # nats, by batch-norm layer
 
 
-class Shadow:
+class Unadapted:
     """The model as it came."""
 
     def __init__(self, model: nn.Module) -> None:
