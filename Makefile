@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check attack docs format clean
+.PHONY: demo test check attack docs dist format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -35,6 +35,15 @@ docs: $(BIN)/.installed
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/python tools/check_links.py site
+
+# Wheel and source distribution in dist/, and the wheel tried in a new environment without the checkout.
+dist: $(BIN)/.installed
+	rm -rf dist
+	$(BIN)/python -m build
+	$(PYTHON) -m venv dist/.venv
+	dist/.venv/bin/pip install --quiet -c constraints.txt dist/*.whl
+	cd dist && .venv/bin/python ../tools/smoke.py
+	rm -rf dist/.venv
 
 format: $(BIN)/.installed
 	$(BIN)/ruff format .

@@ -6,6 +6,8 @@ Public names resolve lazily: `import tapr` does not import torch.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from tapr import (
         adapters,

@@ -42,7 +42,7 @@ def _need(module: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InputError(
-            f"tables need {module}, which is not installed: pip install 'tapr[tables]'"
+            f"tables need {module}, which is not installed: pip install 'torch-tapr[tables]'"
         ) from error
 
 

@@ -216,7 +216,7 @@ class Records:
     problems: list[str] = field(default_factory=list)
 
     def to_pandas(self, rows: Rows = "images") -> pd.DataFrame:
-        """A table with a row for each image, each batch or each run; needs `tapr[tables]`."""
+        """A table with a row for each image, each batch or each run; needs `torch-tapr[tables]`."""
         from tapr import frames
 
         return frames.frame(self.runs, rows)

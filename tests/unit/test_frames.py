@@ -67,7 +67,7 @@ def test_labels_that_nobody_knows_are_missing(make_run: Callable[..., RunRecord]
 def test_without_pandas_there_is_a_sentence(bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing: Any = None
     monkeypatch.setitem(sys.modules, "pandas", missing)
-    with pytest.raises(InputError, match=r"tables need pandas.*pip install 'tapr\[tables\]'"):
+    with pytest.raises(InputError, match=r"tables need pandas.*pip install 'torch-tapr\[tables\]'"):
         load(bench).to_pandas()
 
 

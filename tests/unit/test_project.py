@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,17 @@ def test_every_public_name_resolves_and_is_documented() -> None:
         assert getattr(tapr, name).__doc__, name
     assert set(tapr.__all__) == tapr._PACKAGES | set(tapr._EXPORTS)
     assert dir(tapr) == tapr.__all__
+
+
+def test_the_distribution_has_one_version_and_one_name() -> None:
+    root = SOURCE.parents[1]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["name"] == "torch-tapr"
+    assert f"\nversion: {tapr.__version__}\n" in (root / "CITATION.cff").read_text("utf-8")
+    texts = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
+    hints = [hint for text in texts for hint in re.findall(r"pip install '([\w-]+)\[(\w+)", text)]
+    assert {name for name, _ in hints} == {"torch-tapr"}
+    assert {extra for _, extra in hints} <= project["optional-dependencies"].keys()
 
 
 def test_a_wrong_name_of_the_package_gets_a_suggestion() -> None:

@@ -9,6 +9,8 @@ from importlib.metadata import version
 
 import typer
 
+import tapr
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -21,7 +23,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tapr {version('tapr')} (torch {version('torch')})")
+        typer.echo(f"tapr {tapr.__version__} (torch {version('torch')})")
         raise typer.Exit
 
 

@@ -91,9 +91,10 @@ def _settings(
 ) -> dict[str, object]:
     """All that decides the files' bytes."""
     import hashlib
-    from importlib.metadata import version
 
     import numpy as np
+
+    import tapr
 
     digest = hashlib.sha256()
     for numbers in _pieces(domain, dataset.images.shape):
@@ -104,7 +105,7 @@ def _settings(
         "sha256": digest.hexdigest(),
         "severities": list(severities),
         "seed": seed,
-        "tapr": version("tapr"),
+        "tapr": tapr.__version__,
     }
 
 

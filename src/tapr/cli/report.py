@@ -127,11 +127,10 @@ def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapte
 def _page(
     chapters: Sequence[Chapter], results: Results, command: str, board: Leaderboard | None
 ) -> str:
-    from importlib.metadata import version
-
+    import tapr
     from tapr.reports.html import page
 
-    return page(chapters, results, command, version("tapr"), board)
+    return page(chapters, results, command, tapr.__version__, board)
 
 
 def _write_figures(chapters: Sequence[Chapter], board: Leaderboard | None, folder: Path) -> None:

@@ -173,8 +173,8 @@ def serve(
         from tapr.errors import InputError
 
         raise InputError(
-            f"tapr serve needs the package {error.name}, which is not installed: install tapr with"
-            " its extra 'serve'"
+            f"tapr serve needs the package {error.name}, which is not installed:"
+            " pip install 'torch-tapr[serve]'"
         ) from error
     with server.bound(host, port, tokens) as line:
         service = _service(settings, model, method, options, said, device)

@@ -13,7 +13,7 @@ from tapr.datasets.base import Dataset, Entry, Labels, Pixels, Watcher
 from tapr.datasets.classes import DIGITS
 from tapr.errors import DataError
 
-MISSING = "real digits need scikit-learn, which is not installed: pip install 'tapr[digits]'"
+MISSING = "real digits need scikit-learn, which is not installed: pip install 'torch-tapr[digits]'"
 
 
 class Renderings(NamedTuple):

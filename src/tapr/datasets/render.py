@@ -140,7 +140,7 @@ def font_folder() -> Path:
     if found is None or found.origin is None:
         raise DataError(
             "rendered digits need matplotlib's fonts, and it is not installed: "
-            "pip install 'tapr[digits]'"
+            "pip install 'torch-tapr[digits]'"
         )
     return Path(found.origin).parent / "mpl-data" / "fonts" / "ttf"
 

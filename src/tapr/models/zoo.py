@@ -113,7 +113,7 @@ def _from_timm(name: str, classes: int | None) -> nn.Module:
         import timm
     except ImportError as error:
         raise ModelError(
-            f"{TIMM}{name} needs timm, which is not installed: pip install 'tapr[timm]'"
+            f"{TIMM}{name} needs timm, which is not installed: pip install 'torch-tapr[timm]'"
         ) from error
     if not timm.is_model(name):
         hint = suggest(name, timm.list_models())

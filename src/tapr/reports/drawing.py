@@ -54,7 +54,7 @@ def need(module: str) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         raise InputError(
-            f"the page needs {package}, which is not installed: pip install 'tapr[report]'"
+            f"the page needs {package}, which is not installed: pip install 'torch-tapr[report]'"
         ) from error
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
+import tapr
 from tapr import records
 from tapr.adapters import Adapter
 from tapr.errors import DataError, StateError
@@ -202,7 +203,8 @@ class Journal:
 def environment() -> dict[str, Any]:
     """Versions, commit, machine and time: what a result may depend on besides its spec."""
     return {
-        **{name: version(name) for name in ("tapr", "torch", "numpy")},
+        "tapr": tapr.__version__,
+        **{name: version(name) for name in ("torch", "numpy")},
         "python": platform.python_version(),
         "commit": _commit(),
         "machine": f"{platform.system()} {platform.machine()}",

@@ -22,5 +22,5 @@
 | `metrics`   | what Prometheus reads                                                           |
 | `server`    | all of it together, from the command's options to uvicorn                       |
 
-All that speaks HTTP needs the extra `tapr[serve]`.
+All that speaks HTTP needs the extra `torch-tapr[serve]`.
 """

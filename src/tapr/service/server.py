@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,6 +18,7 @@ import uvicorn
 from torch import nn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+import tapr
 from tapr import methods
 from tapr.errors import InputError
 from tapr.runs.device import usable
@@ -52,7 +52,7 @@ class Service:
     ) -> None:
         self.settings, self.preprocessing, self.names = settings, preprocessing, names
         self.device, self.title, self.method = usable(device), title, method
-        self.version = version("tapr")
+        self.version = tapr.__version__
         model = model.to(self.device)
         adapter = methods.adapt(model, method, **(options or {}))
         self.recipe = dict(adapter.recipe)

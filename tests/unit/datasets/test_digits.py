@@ -146,7 +146,7 @@ def test_the_entry(watch: Any) -> None:
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch, watch: Any) -> None:
     monkeypatch.setattr("tapr.datasets.digits.find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"need scikit-learn, .*pip install 'tapr\[digits\]'"):
+    with pytest.raises(DataError, match=r"need scikit-learn, .*pip install 'torch-tapr\[digits\]'"):
         datasets.load("digits")
     with pytest.raises(DataError, match="need scikit-learn"):
         DATASETS["digits"].get(watch)
@@ -155,7 +155,7 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch, watch: Any) -> No
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, watch: Any) -> None:
     monkeypatch.setattr("tapr.datasets.render.find_spec", lambda name: None)
     render.distances.cache_clear()
-    with pytest.raises(DataError, match=r"matplotlib's fonts.*pip install 'tapr\[digits\]'"):
+    with pytest.raises(DataError, match=r"matplotlib's fonts.*pip install 'torch-tapr\[digits\]'"):
         datasets.load("digits", "train")
     assert "need matplotlib's fonts" in DATASETS["digits"].verify(watch)[-1]
 

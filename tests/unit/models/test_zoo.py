@@ -159,7 +159,7 @@ def test_unknown_names_and_files(tmp_path: Path) -> None:
 
 def test_without_timm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(ModelError, match=r"pip install 'tapr\[timm\]'"):
+    with pytest.raises(ModelError, match=r"pip install 'torch-tapr\[timm\]'"):
         load("timm:resnet18")
 
 

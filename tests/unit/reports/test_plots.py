@@ -115,5 +115,5 @@ def test_inline(found: Table) -> None:
 
 
 def test_a_missing_package_names_the_extra() -> None:
-    with pytest.raises(InputError, match=r"pip install 'tapr\[report\]'"):
+    with pytest.raises(InputError, match=r"pip install 'torch-tapr\[report\]'"):
         drawing_.need("no_such_package.part")
