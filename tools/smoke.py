@@ -17,7 +17,7 @@ import tapr
 
 SHIPPED = (
     *("models/weights/cifar10-small.safetensors", "runs/specs/digits.toml"),
-    *("reports/templates/report.html", "service/pages", "py.typed"),
+    *("reports/templates/report.html", "service/pages/dashboard.html", "py.typed"),
 )
 
 
@@ -30,7 +30,7 @@ def command(*words: str, folder: Path) -> None:
 def main() -> None:
     """Look at the files, then use the library and the command."""
     assert "site-packages" in tapr.__file__, f"expected an installed tapr, got {tapr.__file__}"
-    missing = [name for name in SHIPPED if not (files("tapr") / name).exists()]
+    missing = [name for name in SHIPPED if not (files("tapr") / name).is_file()]
     assert not missing, f"expected these files in the package: {missing}"
 
     images = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0))
