@@ -1,6 +1,8 @@
-# Each target does all its own set-up in .venv. PYTHON may be any Python 3.11 or newer.
+# Each target does all its own set-up: the demo in .venv-demo, which has nothing but what the demo
+# needs, the others in .venv, with the developers' tools. PYTHON may be any Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO := .venv-demo/bin
 
 .PHONY: demo test check attack docs dist format clean
 
@@ -9,11 +11,13 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(BIN)/.installed
-	@if $(BIN)/tapr data get cifar10; then spec=demo; else spec=digits; \
-	  echo "CIFAR-10 cannot be had here: the digits benchmark runs instead, it needs no download"; fi; \
-	$(BIN)/tapr bench $$spec --out runs/$$spec && \
-	$(BIN)/tapr report runs/$$spec -o runs/$$spec/report.html
+$(DEMO)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-demo
+	$(DEMO)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	touch $@
+
+demo: $(DEMO)/.installed
+	@$(DEMO)/tapr demo
 
 test: $(BIN)/.installed
 	$(BIN)/pytest -n auto
@@ -50,4 +54,4 @@ format: $(BIN)/.installed
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf site .cache .venv .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .cache .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the commands themselves: `python tools/cli_reference.py`."""
+"""Write docs/cli.md and docs/glossary.md from the commands: `python tools/cli_reference.py`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any
 
 from typer.main import get_command
 
-from tapr.cli import app
+from tapr.cli import app, glossary
 
-PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """\
 # Commands
 
@@ -16,8 +16,24 @@ HEAD = """\
 
 `tapr COMMAND --help` says the same in the terminal. Every command ends with exit code 0 when all
 went well, with 1 and `tapr: error: ...` on stderr when it did not, with 2 when the command line
-itself is wrong, with 130 after Ctrl-C and with 143 after SIGTERM. `tapr --install-completion`
-teaches your shell the commands, the options and the names they take.
+itself is wrong, with 130 after Ctrl-C and with 143 after SIGTERM. The [glossary](glossary.md)
+explains the words.
+
+**Completion.** `tapr --install-completion` teaches your shell (bash, zsh, fish or PowerShell) the
+commands, the options and the names that they take; open a new shell afterwards, and
+`tapr bench --methods ste<TAB>` completes. `tapr --show-completion` prints the script instead, for
+those who keep such files themselves.
+"""
+WORDS = """\
+# Glossary
+
+<!-- Written by tools/cli_reference.py from tapr.cli.glossary: edit that, run `make docs`. -->
+
+The words of the commands, the reports and these pages. `tapr glossary WORD` says the same in the
+terminal. The last column has the symbols of the paper in which PEST was published.
+
+| word | meaning | in the paper |
+|---|---|---|
 """
 BRACES = str.maketrans("", "", "{}")  # typer's marks around what is required
 EVERYWHERE = {"install_completion", "show_completion", "help"}  # typer's own options
@@ -48,10 +64,20 @@ def page() -> str:
     return "\n\n".join([HEAD.strip(), *sections]) + "\n"
 
 
+def glossary_page() -> str:
+    """The glossary as a page."""
+    rows = [
+        f"| {name} | {word.meaning} | {word.paper} |".replace(" | x)", " \\| x)")
+        for name, word in glossary.WORDS.items()
+    ]
+    return WORDS + "\n".join(rows) + "\n"
+
+
 def _row(names: str, text: str) -> str:
     meaning = " ".join(text.split()).replace("[", "\\[")  # a default is no link
     return f"| `{names}` | {meaning} |"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    (DOCS / "cli.md").write_text(page(), encoding="utf-8")
+    (DOCS / "glossary.md").write_text(glossary_page(), encoding="utf-8")

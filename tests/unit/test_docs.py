@@ -28,6 +28,8 @@ RUN = ["README.md", "docs/index.md", "docs/getting-started.md", "docs/methods.md
 def test_the_command_reference_is_fresh() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert page == cli_reference.page(), "run `make docs` and commit docs/cli.md"
+    words = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert words == cli_reference.glossary_page(), "run `make docs` and commit docs/glossary.md"
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -11,13 +11,22 @@ import typer
 
 import tapr
 
+PANELS = {  # of `tapr --help`: the commands, in the order in which they are shown
+    "Use": ("demo", "adapt", "serve", "choose", "doctor", "methods", "glossary"),
+    "Measure": ("bench", "sweep", "report", "compare", "ablate", "figures"),
+    "Build": ("data", "show", "corrupt", "views", "models", "train"),
+}
+MODULES = {"ablate": "sweep"}  # a command that shares a module with another
+WORDS = "Unknown words? `tapr glossary` explains them, and so does docs/glossary.md."
+
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keep an image classifier working when the data at test time has changed.\n\n"
-    "Example: `tapr bench digits` (needs no download)",
+    "Example: `tapr demo`",
+    epilog=WORDS,
 )
 
 
@@ -46,22 +55,22 @@ def main() -> None:
     sys.exit(run(app))
 
 
-for _command in (
-    "adapt",
-    "bench",
-    "choose",
-    "compare",
-    "corrupt",
-    "data",
-    "doctor",
-    "figures",
-    "methods",
-    "models",
-    "report",
-    "serve",
-    "show",
-    "sweep",
-    "train",
-    "views",
-):
-    import_module(f"tapr.cli.{_command}")
+def _arrange() -> None:
+    """Import every command, put it into its panel, and end its help with the way to the words."""
+    place = {name: panel for panel, names in PANELS.items() for name in names}
+    for name in place:
+        import_module(f"tapr.cli.{MODULES.get(name, name)}")
+    for command in app.registered_commands:
+        assert command.callback
+        command.name = command.callback.__name__
+        command.rich_help_panel, command.epilog = place[command.name], WORDS
+    for group in app.registered_groups:
+        assert group.typer_instance
+        group.rich_help_panel, group.epilog = place[str(group.name)], WORDS
+        for command in group.typer_instance.registered_commands:
+            command.epilog = WORDS
+    order = list(place)
+    app.registered_commands.sort(key=lambda command: order.index(str(command.name)))
+
+
+_arrange()

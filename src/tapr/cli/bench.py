@@ -81,7 +81,7 @@ def bench(
     run = Bench(chosen, folder)
     check_fresh(folder, resume)
     with locked(folder):
-        _run(run, view_of(run.cells, as_json, quiet), logger)
+        run_cells(run, view_of(run.cells, as_json, quiet), logger)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
 
@@ -115,7 +115,8 @@ def view_of(cells: Sequence[Cell], as_json: bool, quiet: bool) -> BenchView:
     return LiveTable(cells) if sys.stdout.isatty() else Lines(cells)
 
 
-def _run(run: Bench, view: BenchView, logger: Logger | None) -> None:
+def run_cells(run: Bench, view: BenchView, logger: Logger | None = None) -> None:
+    """Run the cells that are not finished, and show all; an interruption is an exit code."""
     from tapr.cli.ending import stopped
 
     try:
