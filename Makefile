@@ -38,6 +38,7 @@ attack: $(BIN)/.installed
 docs: $(BIN)/.installed
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/zensical build --clean --strict
+	$(BIN)/python tools/widen_navigation.py site
 	$(BIN)/python tools/check_links.py site
 
 # Wheel and source distribution in dist/, and the wheel tried in a new environment without the checkout.

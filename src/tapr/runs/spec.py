@@ -276,9 +276,12 @@ def replaced(
 ) -> dict[str, Any]:
     """The values of a spec with some of them replaced, and options of its methods changed.
 
-    Methods given as a list are labels of the spec itself, or variants.
+    Methods given as a list are labels of the spec itself, or variants. A folder in place of the
+    spec's data is predicted whole: the spec's number of images was meant for its own data.
     """
     made = {**values, **overrides}
+    if str(overrides.get("data", "")).startswith("folder:") and "images" not in overrides:
+        made.pop("images", None)
     wanted = overrides.get("methods")
     if isinstance(wanted, list | tuple) and isinstance(values.get("methods"), list | Mapping):
         made["methods"] = chosen(wanted, tables(values["methods"]))

@@ -194,3 +194,11 @@ def test_an_option_of_a_method_changes_all_its_variants() -> None:
     del given["pest"]
     made = variants.with_options(variants.tables(given), ["pest.steps=2"])
     assert made["steady"]["steps"] == 2
+
+
+def test_a_folder_in_place_of_the_data_is_predicted_whole() -> None:
+    found = specs.replaced(specs.values("cifar10c"), {"data": "folder:photos"})
+    assert "images" not in found
+    given = {"data": "folder:photos", "images": 5}
+    assert specs.replaced(specs.values("cifar10c"), given)["images"] == 5
+    assert specs.replaced(specs.values("cifar10c"), {"data": "cifar10"})["images"] == 2000
