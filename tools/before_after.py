@@ -98,7 +98,8 @@ def main() -> None:
     found = {method: predictions(method) for method in COLOURS}
     labels = np.tile(data.labels[:IMAGES], len(CORRUPTIONS))
     figure = pyplot.figure(figsize=(11, 8.4), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[5.6, 2.8])
+    halves: Any = figure.subfigures(2, 1, height_ratios=[5.6, 2.8])
+    upper, lower = halves
     grid = upper.subplots(1 + len(SHOWN), ACROSS)
     for axes, number in zip(grid[0], range(FIRST, FIRST + ACROSS), strict=True):
         draw_photograph(axes, data.images[number])

@@ -8,7 +8,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 SAYS = {
     "first-steps.ipynb": "the model is unchanged: True",
     "own-method.ipynb": "it keeps every promise of a method",
-    "own-model.ipynb": "unadapted, under noise:",
+    "own-model.ipynb": "unadapted, in bright light:",
 }
 
 
