@@ -37,12 +37,15 @@ PREPROCESSING = "Preprocessing, where the model's config does not say it"
 def adapt(
     source: Images,
     model: Model,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The CSV file to write.")],
     architecture: Architecture = None,
     labels: Labels = None,
     truth: Annotated[
         Path | None,
-        typer.Option(help="A CSV of path,label for the accuracy; labels are never adapted on."),
+        typer.Option(
+            help="A CSV file of path,label from which the accuracy is computed; labels are never"
+            " used to adapt."
+        ),
     ] = None,
     method: str = typer.Option(
         "steady",
@@ -51,41 +54,43 @@ def adapt(
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
     option: Chosen = None,
-    batch_size: int = typer.Option(64, min=1, help="Number of images in a batch."),
+    batch_size: int = typer.Option(64, min=1, help="The number of images in a batch."),
     shuffle: bool = typer.Option(
-        False, "--shuffle", help="Shuffle the list of images, by the seed."
+        False, "--shuffle", help="Shuffle the list of images; the seed decides the order."
     ),
-    seed: int = typer.Option(0, help="Seed of the augmented views, and of --shuffle."),
+    seed: int = typer.Option(0, help="The seed of the augmented views and of --shuffle."),
     device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
     compare: bool = typer.Option(
-        True, help="Predict with the unadapted model too (one more forward) and compare."
+        True, help="Predict with the unadapted model, too (one more forward pass), and compare."
     ),
     strict: bool = typer.Option(
         False, "--strict", help="Stop at the first image that cannot be read."
     ),
-    resume: bool = typer.Option(True, help="Resume where the CSV ends, or start anew."),
+    resume: bool = typer.Option(True, help="Resume where the CSV file ends, or start again."),
     save_state: Annotated[
         Path | None, typer.Option(help="Save the adapted state in this file at the end.")
     ] = None,
     load_state: Annotated[
-        Path | None, typer.Option(help="Begin with a state that --save-state wrote.")
+        Path | None, typer.Option(help="Start from a state that --save-state wrote.")
     ] = None,
     size: str | None = typer.Option(
         None,
-        help="Size of the images: `224`, or `3x224x224` (channels, height, width).",
+        help="The size of the images: `224`, or `3x224x224` (channels, height, width).",
         rich_help_panel=PREPROCESSING,
     ),
     mean: str | None = typer.Option(
-        None, help="Mean of each channel, e.g. `0.485,0.456,0.406`.", rich_help_panel=PREPROCESSING
+        None,
+        help="The mean of each channel, e.g. `0.485,0.456,0.406`.",
+        rich_help_panel=PREPROCESSING,
     ),
     std: str | None = typer.Option(
         None,
-        help="Deviation of each channel, e.g. `0.229,0.224,0.225`.",
+        help="The standard deviation of each channel, e.g. `0.229,0.224,0.225`.",
         rich_help_panel=PREPROCESSING,
     ),
     crop: float | None = typer.Option(
         None,
-        help="Share of the shorter side that the crop keeps, up to 1.",
+        help="The share of the shorter side that the crop keeps, up to 1.",
         rich_help_panel=PREPROCESSING,
     ),
     interpolation: str | None = typer.Option(
@@ -98,9 +103,9 @@ def adapt(
 ) -> None:
     """Adapt a model to a folder of images while it predicts them; the same command resumes it.
 
-    Each image becomes a row of the CSV as soon as its batch is done: class, confidence, entropy,
-    and the same of the unadapted model. A summary follows: what changed, and any signs of a
-    collapse. No labels are needed.
+    Each image becomes a row of the CSV file as soon as its batch is done: class, confidence and
+    entropy, for the adapted and for the unadapted model. A summary at the end says what changed,
+    and warns of signs of a collapse. No labels are needed.
 
     Example: `tapr adapt photos/ --model timm:resnet50 -o predictions.csv`
     """

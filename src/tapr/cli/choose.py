@@ -21,24 +21,25 @@ def choose(
     candidates: Annotated[
         str | None,
         typer.Option(
-            help="Methods with commas between, with options as `tent:lr=0.01`; a list of ours"
-            " unless said. The unadapted model is always among them.",
+            help="The methods to try, with commas between, and with options as in `tent:lr=0.01`."
+            " The unadapted model is always among them.  [default: seven methods of different kinds]",
             autocompletion=several(METHODS),
         ),
     ] = None,
-    images: int = typer.Option(512, min=1, help="Number of images to try them on, the first ones."),
-    batch_size: int = typer.Option(64, min=1, help="Number of images in a batch."),
+    images: int = typer.Option(512, min=1, help="The number of images to try them on."),
+    batch_size: int = typer.Option(64, min=1, help="The number of images in a batch."),
     shuffle: bool = typer.Option(
-        False, "--shuffle", help="Shuffle the list of images, by the seed."
+        False, "--shuffle", help="Shuffle the list of images; the seed decides the order."
     ),
-    seed: int = typer.Option(0, help="Seed of the augmented views, and of --shuffle."),
+    seed: int = typer.Option(0, help="The seed of the augmented views and of --shuffle."),
     device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
     as_json: bool = typer.Option(False, "--json", help="Print the choice as one JSON object."),
 ) -> None:
-    """Try methods on a sample of unlabelled images, rank them, and print the line to use.
+    """Try methods on a sample of unlabelled images, rank them, and print the command to use.
 
-    The criterion is whom two views of every image believe, the method or the unadapted model; no
-    labels are needed. What it is worth was measured: docs/health.md.
+    No labels are needed. Where a method and the unadapted model disagree about an image, two
+    augmented views of the image decide which of them is more credible. docs/health.md has
+    measurements of how good this criterion is.
 
     Example: `tapr choose photos/ --model timm:resnet50`
     """

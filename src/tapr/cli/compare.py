@@ -28,14 +28,12 @@ def compare(
 ) -> None:
     """Compare two methods, or two runs, image by image.
 
-    Says by how much B is better than A, how sure that is (95 % bootstrap interval of the paired
-    difference), and whether it fixes more images than it breaks (McNemar's exact test). Refuses
-    runs whose images are not the same.
+    The result says by how much B is better than A, how certain that is (a 95 % bootstrap interval
+    of the paired difference), and whether B fixes more images than it breaks (McNemar's exact
+    test). Runs whose images differ are refused. `--metric` compares another number than accuracy, such
+    as the calibration error; McNemar's test is only for shares of images.
 
-    `--metric` compares another number than accuracy, such as the calibration error; McNemar's test
-    is for shares of images alone.
-
-    Example: `tapr compare runs/demo --methods tent,pest-augmix`, or `tapr compare A.jsonl B.jsonl`
+    Example: `tapr compare runs/demo/demo --methods tent,steady`, or `tapr compare A.jsonl B.jsonl`
     """
     from tapr import names
     from tapr.reports import metrics, paired

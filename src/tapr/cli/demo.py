@@ -25,7 +25,8 @@ def demo(
 
     First a model that was trained on rendered digits reads handwritten ones, which needs no
     download. Then a model meets CIFAR-10 photographs with noise, blur, snow and low contrast; they
-    are fetched (139 MB) if they are not on this machine. Interrupted, the same command resumes.
+    are fetched (139 MB) if they are not on this machine. If you interrupt it, the same command
+    resumes it.
 
     Example: `tapr demo`
     """

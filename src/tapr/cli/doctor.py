@@ -12,15 +12,17 @@ def doctor(
         help="A shipped model's name, a checkpoint's path, or `module:function` returning yours.",
         autocompletion=models,
     ),
-    size: str = typer.Option("3x32x32", help="Channels x height x width to try it with."),
-    batch_size: int = typer.Option(16, min=1, help="Images in the trial batch."),
+    size: str = typer.Option(
+        "3x32x32", help="The size of the trial images: channels x height x width."
+    ),
+    batch_size: int = typer.Option(16, min=1, help="The number of trial images."),
     method: str = typer.Option(
-        "steady", help="The method to check it for.", autocompletion=among(METHODS)
+        "steady", help="The method that the model is checked for.", autocompletion=among(METHODS)
     ),
 ) -> None:
-    """Say what tapr finds in a model, what it would adapt, what that costs and what will not work.
+    """Report what tapr finds in a model, what it would adapt, what that costs, and what will fail.
 
-    The trial images are uniform noise: they show that the model runs, not how well it does.
+    The trial images are random noise. They show that the model runs, not how well it predicts.
 
     Example: `tapr doctor cifar10-small --method tent`
     """

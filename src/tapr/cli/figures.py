@@ -24,27 +24,32 @@ def figures(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Records: files, or folders of them.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the figures.")] = Path(
-        "figures"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder to write the figures to.")
+    ] = Path("figures"),
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="bars, steps, lr, batch-size, loss, randaugment or augmix; repeat for several.",
+            help="A figure: `bars`, `steps`, `lr`, `batch-size`, `loss`, `randaugment` or `augmix`;"
+            " may be repeated.  [default: all that the records can fill]",
         ),
     ] = None,
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Accuracy against any setting that the runs vary."),
+        typer.Option(
+            metavar="KEY",
+            help="A setting in which the runs differ; the figure shows accuracy against it.",
+        ),
     ] = None,
-    png: bool = typer.Option(False, "--png", help="PNG beside each SVG."),
-    csv: bool = typer.Option(False, "--csv", help="The numbers beside each SVG."),
+    png: bool = typer.Option(False, "--png", help="Write a PNG file beside each SVG file."),
+    csv: bool = typer.Option(False, "--csv", help="Write the numbers as CSV beside each SVG file."),
 ) -> None:
-    """Draw the paper's figures from records: every one that they can fill, or those named.
+    """Draw the figures of the paper from records: all for which there are records, or some.
 
-    `tapr ablate` makes the records of all but `bars`, which any benchmark fills and which are drawn
-    unasked only when the runs vary nothing. Runs that are not finished are left out.
+    `tapr ablate` makes the records for every figure but `bars`, for which any benchmark will do.
+    `bars` is drawn if you ask for it, or if the runs fill no other figure. Unfinished runs are
+    left out.
 
     Example: `tapr figures runs/ablation --only lr -o figures`
     """

@@ -20,16 +20,16 @@ def methods(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A method, by name or as `module:Class`: its options and presets.",
+            help="The method whose options and presets are shown: a name, or `module:Class`.",
             autocompletion=among(METHODS),
         ),
     ] = None,
-    as_json: bool = typer.Option(False, "--json", help="The same for machines."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """List the methods with paper, passes and needs, or show the options and presets of one.
+    """List the methods with their papers, costs and needs, or show the options and presets of one.
 
-    Passes are images through the model per image predicted, at the most, with the method's own
-    defaults. Methods of installed packages (entry points `tapr.methods`) are listed with ours.
+    The cost is the number of forward and backward passes for each image, at most, with the method's
+    own defaults. Methods that installed packages offer (entry points `tapr.methods`) are listed.
 
     Example: `tapr methods pest`
     """

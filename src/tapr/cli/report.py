@@ -39,14 +39,18 @@ def report(
         list[Path], typer.Argument(metavar="RUN...", help="Records: files, or folders of them.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page.  [default: report.html]")
+        Path | None, typer.Option("--out", "-o", help="The page to write.  [default: report.html]")
     ] = None,
-    csv: str | None = typer.Option(None, metavar="FILE", help="Every number, a line each."),
-    markdown: str | None = typer.Option(None, metavar="FILE", help="The main table."),
-    latex: str | None = typer.Option(None, metavar="FILE", help="The main table, for booktabs."),
+    csv: str | None = typer.Option(None, metavar="FILE", help="Write every number to a CSV file."),
+    markdown: str | None = typer.Option(
+        None, metavar="FILE", help="Write the main table as Markdown."
+    ),
+    latex: str | None = typer.Option(
+        None, metavar="FILE", help="Write the main table as LaTeX (booktabs)."
+    ),
     parquet: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Every image of every run, as a Parquet file."),
+        typer.Option(metavar="FILE", help="Write every image of every run to a Parquet file."),
     ] = None,
     figures: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Write the figures as SVG and PNG.")
@@ -56,9 +60,9 @@ def report(
 ) -> None:
     """Make a page of a benchmark's records: tables, figures, examples, and how to repeat it.
 
-    Records of different settings are shown apart. `--csv`, `--markdown` and `--latex` write tables
-    ("-" prints them); with one of these, `--parquet` or `--figures`, the page is made only if -o
-    asks for it. `--metric` is what the tables, the page and its figures are about.
+    Records of different settings get tables of their own. `--csv`, `--markdown` and `--latex` write
+    tables (`-` prints them); with one of these, `--parquet` or `--figures`, the page is written
+    only if you give `-o`. `--metric` chooses the number that tables and figures show.
 
     Example: `tapr report runs/demo -o report.html`
     """

@@ -11,7 +11,8 @@ Images = Annotated[
     str,
     typer.Argument(
         metavar="FOLDER",
-        help="A folder of images, a text file of paths, or `-`: paths on stdin.",
+        help="A folder of images, a text file with a path on each line, or `-` to read paths from"
+        " standard input.",
     ),
 ]
 Model = Annotated[
@@ -23,10 +24,13 @@ Model = Annotated[
 ]
 Architecture = Annotated[
     str | None,
-    typer.Option(help="Architecture of a checkpoint that is not ours, e.g. `resnet-50`."),
+    typer.Option(
+        help="The architecture of a checkpoint that tapr did not write, e.g. `resnet-50`."
+    ),
 ]
 Labels = Annotated[
-    Path | None, typer.Option(help="Class names: a text file, one per line, or JSON.")
+    Path | None,
+    typer.Option(help="The names of the classes: a text file with one per line, or JSON."),
 ]
 Chosen = Annotated[
     list[str] | None,

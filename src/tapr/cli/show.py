@@ -43,7 +43,7 @@ def show(
     corruption: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name, `standard` (15) or `all` (19); may be repeated.",
+            help="A corruption, `standard` (15 of them) or `all` (19); may be repeated.",
             autocompletion=among(CORRUPTIONS),
         ),
     ] = None,
@@ -56,14 +56,21 @@ def show(
     ] = None,
     images: Annotated[
         int | None,
-        typer.Option(min=1, help="How many images.  [default: 8, or 1 with several severities]"),
+        typer.Option(
+            min=1, help="The number of images.  [default: 8, or 1 with several severities]"
+        ),
     ] = None,
     split: str = typer.Option("test", help="The part of the data set."),
-    size: Annotated[int | None, typer.Option(help="Cut a folder's images to this size.")] = None,
-    zoom: Annotated[
-        int | None, typer.Option(min=1, help="Times to enlarge; by itself up to 128 pixels.")
+    size: Annotated[
+        int | None, typer.Option(help="The side in pixels to which a folder's images are cropped.")
     ] = None,
-    seed: int = typer.Option(0, help="Decides the random corruptions."),
+    zoom: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="How many times to enlarge each image.  [default: to about 128 pixels]"
+        ),
+    ] = None,
+    seed: int = typer.Option(0, help="The seed of the random corruptions."),
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write.")] = Path(
         "sheet.png"
     ),

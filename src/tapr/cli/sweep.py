@@ -23,18 +23,19 @@ Assignments = Annotated[
     typer.Option(
         "--over",
         metavar="KEY=A,B,C",
-        help="The values that an option of the methods or a field of the spec takes; repeated flags"
-        " are crossed.",
+        help="The values that an option of the methods or a field of the spec takes; if the"
+        " flag is repeated, every combination runs.",
     ),
 ]
 Size = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A size that the spec has, e.g. `small`.")
+    str | None,
+    typer.Option(metavar="NAME", help="One of the sizes that the spec defines, e.g. `small`."),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="The number of processes, of one thread each.  [default: one a core; 1 on a GPU]",
+        help="The number of processes, of one thread each.  [default: one per core; 1 on a GPU]",
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")]
@@ -82,9 +83,9 @@ def sweep(
     """Run a benchmark for every combination of some values, several cells at once.
 
     The values come from the spec's table `[over]` and from `--over`, which wins. A key is a field
-    of the spec (`batch_size`) or an option of its methods (`lr`, `steps`) or of their augmentation
-    (`severity`, `m`); a method that does not know it runs once. The cells are those of `tapr
-    bench`: the same records, whatever `--jobs` is, and a killed sweep resumes where it stopped.
+    of the spec (`batch_size`), an option of its methods (`lr`, `steps`) or an option of their
+    augmentation (`severity`, `m`). A method that has no such option runs once. The records are
+    those of `tapr bench`, whatever `--jobs` is, and a killed sweep resumes where it stopped.
 
     Example: `tapr sweep demo --over lr=1e-4,1e-3 --over steps=1,5 --out runs/grid`
     """
@@ -100,7 +101,8 @@ def ablate(
     name: Annotated[
         str,
         typer.Argument(
-            help="steps, lr, batch-size, loss, randaugment or augmix.", autocompletion=ablations
+            help="The ablation: `steps`, `lr`, `batch-size`, `loss`, `randaugment` or `augmix`.",
+            autocompletion=ablations,
         ),
     ],
     over: Assignments = None,
@@ -112,10 +114,11 @@ def ablate(
     *,
     replaced: Replaced,
 ) -> None:
-    """Repeat an ablation of the paper: what does this setting matter on this model and data?
+    """Repeat an ablation of the paper: how much does a setting matter on this model and data?
 
-    A ready-made `tapr sweep` with the paper's values; `--over` replaces them or adds an option, the
-    other flags replace data, model and the rest. All six may share a folder.
+    An ablation is a ready-made `tapr sweep` with the paper's values. `--over` replaces the values
+    or adds an option; the other flags replace the data, the model and so on. All six ablations may
+    write into the same folder.
 
     Example: `tapr ablate lr --over lr=1e-5,1e-4,1e-3 --corruptions fog --images 500`
     """

@@ -69,8 +69,8 @@ class Spec(BaseModel):
     corruptions: Annotated[
         tuple[str, ...],
         Field(
-            description="The corruptions to predict under, with commas between their names: the"
-            " standard 15 unless said, `none` for the images as they are."
+            description="The corruptions of the images, with commas between their names: the standard"
+            " 15 by default, `none` for the images as they are."
         ),
         _UNCOMMON,
     ] = tuple(names.STANDARD)
@@ -83,7 +83,7 @@ class Spec(BaseModel):
     ] = (5,)
     images: Annotated[
         Annotated[int, Field(ge=1)] | None,
-        Field(description="The number of images of each domain; all unless said."),
+        Field(description="The number of images of each domain; all by default."),
     ] = None
     protocol: Annotated[
         str,
@@ -101,16 +101,16 @@ class Spec(BaseModel):
     delta: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False)],
         Field(
-            description="The concentration of the orders `dirichlet` and `correlated`: the smaller,"
-            " the more a class crowds into one stretch."
+            description="The concentration of the orders `dirichlet` and `correlated`: the smaller"
+            " it is, the longer are the runs of one class."
         ),
         _LATER,
     ] = 0.1
     shift_at: Annotated[
         Annotated[float, Field(gt=0, lt=1)],
         Field(
-            description="The share of a domain's images after which the order `shift` goes on with"
-            " other classes."
+            description="The share of a domain's images after which the order `shift` continues"
+            " with other classes."
         ),
         _LATER,
     ] = 0.5
