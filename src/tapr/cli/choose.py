@@ -22,7 +22,7 @@ def choose(
         str | None,
         typer.Option(
             help="The methods to try, with commas between, and with options as in `tent:lr=0.01`."
-            " The unadapted model is always among them.  [default: seven methods of different kinds]",
+            " The unadapted model is always among them.  [default: seven of different kinds]",
             autocompletion=several(METHODS),
         ),
     ] = None,

@@ -30,8 +30,8 @@ def compare(
 
     The result says by how much B is better than A, how certain that is (a 95 % bootstrap interval
     of the paired difference), and whether B fixes more images than it breaks (McNemar's exact
-    test). Runs whose images differ are refused. `--metric` compares another number than accuracy, such
-    as the calibration error; McNemar's test is only for shares of images.
+    test). Runs whose images differ are refused. `--metric` compares another number than accuracy,
+    such as the calibration error; McNemar's test is only for shares of images.
 
     Example: `tapr compare runs/demo/demo --methods tent,steady`, or `tapr compare A.jsonl B.jsonl`
     """

@@ -69,8 +69,8 @@ class Spec(BaseModel):
     corruptions: Annotated[
         tuple[str, ...],
         Field(
-            description="The corruptions of the images, with commas between their names: the standard"
-            " 15 by default, `none` for the images as they are."
+            description="The corruptions of the images, with commas between their names: the"
+            " standard 15 by default, `none` for the images as they are."
         ),
         _UNCOMMON,
     ] = tuple(names.STANDARD)
