@@ -33,7 +33,7 @@ def compare(
     test). Runs whose images differ are refused. `--metric` compares another number than accuracy,
     such as the calibration error; McNemar's test is only for shares of images.
 
-    Example: `tapr compare runs/demo/demo --methods tent,steady`, or `tapr compare A.jsonl B.jsonl`
+    Example: `tapr compare runs/mine --methods source,steady`, or `tapr compare A.jsonl B.jsonl`
     """
     from tapr import names
     from tapr.reports import metrics, paired
@@ -49,7 +49,7 @@ def _sides(runs: list[Path], methods: list[str]) -> tuple[Side, Side]:
     if not ((len(runs) == 1 and len(methods) == 2) or (len(runs) == 2 and len(methods) < 3)):
         raise InputError(
             "expected two runs (`tapr compare A B`) or two methods of one folder (`tapr compare"
-            f" RUNS --methods tent,pest-augmix`), got {len(runs)} path(s) and {len(methods)}"
+            f" RUNS --methods source,steady`), got {len(runs)} path(s) and {len(methods)}"
             " method(s)"
         )
     read = {path: _read(path) for path in runs}

@@ -72,8 +72,3 @@ def test_what_to_compare_must_be_clear(bench: Path, make_run: Make, save_run: Sa
 def test_other_images_are_refused(bench: Path) -> None:
     with pytest.raises(InputError, match="expected two runs on the same images"):
         run(bench / "fog-5.tent.seed0.jsonl", bench / "contrast-5.tent.seed0.jsonl")
-
-
-def test_help_has_an_example() -> None:
-    result = CliRunner().invoke(app, ["compare", "--help"])
-    assert "Example: tapr compare runs/demo --methods" in result.output
