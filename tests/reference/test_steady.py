@@ -67,7 +67,9 @@ class WrittenOut:
         self.means = (1 - part) * self.means + part * together.mean(1)
         self.entropies = (1 - part) * self.entropies + part * entropy(together).mean(1)
         information = entropy(self.means) - self.entropies
-        weights = (10 * information / math.log(together.shape[2])).softmax(0)
+        classes = together.shape[2]
+        sharpness = 10 * min(1, total / (2 * classes))
+        weights = (sharpness * information / math.log(classes)).softmax(0)
         trust = self.trust(p[0])
         weights = (1 - trust) * weights + trust * torch.eye(3, dtype=torch.float64)[0]
         vote: Tensor = (weights[:, None, None] * together).sum(0)
@@ -218,7 +220,7 @@ def test_without_batch_norm_it_is_the_weighted_vote(
     model, images = make_model(None).double(), pictures(6, 3, 9, 8)
     p = torch.stack([model(view).softmax(1) for view in voters_of(images)]).detach()
     information = entropy(p.mean(1)) - entropy(p).mean(1)
-    weights = (10 * information / math.log(5)).softmax(0)
+    weights = (10 * 6 / (2 * 5) * information / math.log(5)).softmax(0)  # 6 images of 5 classes
     expected = (weights[:, None, None] * p).sum(0).log()
     torch.testing.assert_close(adapt(model)(images), expected, rtol=0, atol=1e-10)
 

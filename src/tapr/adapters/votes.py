@@ -1,9 +1,11 @@
 """Who predicts: the original image alone, or several fixed views of it that vote.
 
 With weights by `information`, each voter counts as much as its predictions say about the images:
-w = softmax(SHARPNESS x information / ln K), where information is the entropy of its mean prediction
-minus the mean entropy of its predictions. Neither a voter that always says the same nor one that is
-never sure has any. All means are over the stream's last `window` images, those at hand included.
+w = softmax(S x information / ln K), where information is the entropy of its mean prediction minus
+the mean entropy of its predictions. Neither a voter that always says the same nor one that is never
+sure has any. All means are over the stream's last `window` images, those at hand included. From n
+images of K classes, the mean prediction says little while n is small beside K, and information is
+then little more than confidence: so S = SHARPNESS x min(1, n / 2K).
 
 Two things that information cannot tell are judged apart. A view that the model was never meant to
 see, such as a mirrored digit, may be sure and wrong: a voter that no other agrees with as the
@@ -27,6 +29,7 @@ from tapr.registry import Registry
 
 ZOOM = 1.1  # how much more of the scene the zoomed view shows, mirrored at the edges
 SHARPNESS = 10.0  # of the weights by information
+SHOWN = 2  # images for each class, from which on information counts in full
 KNOWN = 0.06  # nats between the stream's statistics and the source's: a class's worth, no more
 RECENT = 64  # images by which a stream of one class is told, or the batch if that is larger
 ENOUGH = 32  # images before a view may be refused
@@ -178,7 +181,8 @@ class Votes(nn.Module):
         spread = -(self.means * self.means.clamp(min=1e-30).log()).sum(1)
         information = (spread - self.entropies) / math.log(max(classes, 2))
         lonely = self._lonely()
-        weights = (SHARPNESS * information).masked_fill(lonely, -math.inf).softmax(0)
+        sharpness = SHARPNESS * (self.images / (SHOWN * classes)).clamp(max=1)
+        weights = (sharpness * information).masked_fill(lonely, -math.inf).softmax(0)
         if lonely.any():
             refused = self.refused | lonely
             self._forget(p)  # what it said so far was said of a view it no longer has
