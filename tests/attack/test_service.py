@@ -230,7 +230,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_streams(name: str, target: Target, tally: Any) -> None:
-    known = set(target.service.engine.streams.all)
+    known = set(target.service.engine.known)
     for method, path in (
         ("POST", f"/v1/streams/{name}/predict"),
         ("PUT", f"/v1/streams/{name}/state"),
@@ -245,7 +245,7 @@ def test_names_of_streams(name: str, target: Target, tally: Any) -> None:
         status = int(said.split()[1])
         good = status in (400, 404, 405, 422) and str(target.folder).encode() not in said
         tally.count(AREA, "fine" if good else "wrong", f"{method} {path}: {said[:200]!r}")
-    assert set(target.service.engine.streams.all) == known
+    assert set(target.service.engine.known) == known
     assert {path.name for path in target.folder.iterdir()} == {"state", "tokens"}
 
 

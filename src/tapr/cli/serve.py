@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,17 @@ from tapr.cli.completing import METHODS, among
 from tapr.cli.shared import Architecture, Chosen, Labels, Model, numbers_of, options_of, size_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tapr.service.cluster import Cluster
+    from tapr.service.engine import Engine
+    from tapr.service.plan import Plan
     from tapr.service.server import Service
     from tapr.service.settings import Settings
 
 BATCHES, STATES = "Batches and load", "States on disk"
 LIMITS, SHOWN = "Limits and security", "What is shown"
+CLUSTER = "More than one machine"
 
 
 @app.command()
@@ -40,6 +47,27 @@ def serve(
     labels: Labels = None,
     host: str = typer.Option("127.0.0.1", help="The address to listen on."),
     port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the model runs: `ray` for replicas on Ray Serve; without it, here.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="A Ray cluster's address, e.g. `10.0.0.1:6379`; without it, a Ray of our own on"
+            " this machine. With it, --state has to be a folder that all machines share.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    replicas: int = typer.Option(
+        2,
+        min=1,
+        help="Replicas with `--on ray`; each has streams of its own.",
+        rich_help_panel=CLUSTER,
+    ),
     state: Annotated[
         Path, typer.Option(help="Folder of the streams' states.", rich_help_panel=STATES)
     ] = Path("tapr-streams"),
@@ -176,13 +204,32 @@ def serve(
             f"tapr serve needs the package {error.name}, which is not installed:"
             " pip install 'torch-tapr[serve]'"
         ) from error
+    making = _engine(on, replicas, address)
     with server.bound(host, port, tokens) as line:
-        service = _service(settings, model, method, options, said, device)
+        service = _service(settings, model, method, options, said, device, making)
         log_lines()
-        count = len(service.engine.streams.all)
         url = f"http://{host}:{port}/"
-        typer.echo(f"serving {model} by {method}, {count} streams resumed: {url}", err=True)
+        typer.echo(
+            f"serving {model} by {method}, {service.resumed} streams resumed: {url}", err=True
+        )
         server.serve(service, line)
+
+
+def _engine(
+    on: str | None, replicas: int, address: str | None
+) -> Callable[[Plan], Engine | Cluster]:
+    """What makes the engine: this process, or Ray."""
+    from tapr.errors import InputError
+    from tapr.service import on_ray
+    from tapr.service.plan import Plan
+
+    if on not in (None, "ray"):
+        raise InputError(f"expected --on ray, or no --on, got --on {on}")
+    if on is None and address is not None:
+        raise InputError(f"expected --on ray with --address {address}")
+    return (
+        Plan.engine if on is None else partial(on_ray.cluster, replicas=replicas, address=address)
+    )
 
 
 def _service(
@@ -192,6 +239,7 @@ def _service(
     chosen: dict[str, Any],
     said: dict[str, Any],
     device: str,
+    engine: Callable[[Plan], Engine | Cluster],
 ) -> Service:
     from tapr import methods
     from tapr.runs import labels, preprocess
@@ -217,4 +265,5 @@ def _service(
         names=labels.class_names(said["labels"], config),
         device=device,
         title=model,
+        engine=engine,
     )

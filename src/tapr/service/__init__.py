@@ -3,7 +3,10 @@
 | module      | what it does                                                                    |
 |-------------|---------------------------------------------------------------------------------|
 | `settings`  | what a server is told: paths and limits                                         |
+| `plan`      | what an engine is made of, here or in another process                           |
 | `engine`    | the queue, the batching window, and the one thread that owns the adapter        |
+| `cluster`   | several engines behind one server; a stream belongs to one of them at a time    |
+| `on_ray`    | these engines as deployments of Ray Serve                                       |
 | `streams`   | many streams on one adapter: each has a state of its own, in memory or on disk  |
 | `shelf`     | the folder of the states: streams, snapshots, what the folder belongs to        |
 | `seen`      | what is remembered of a stream to be shown: classes, confidence, agreement      |
@@ -17,10 +20,10 @@
 | `reading`   | bodies, read within limits of size and time                                     |
 | `api`       | the endpoints                                                                   |
 | `http`      | the application: endpoints, pages, what errors become                           |
-| `answers`, `shown` | what is told and shown                                                   |
+| `answers`, `report`, `shown` | what is told and shown                                         |
 | `tracing`   | spans of OpenTelemetry, and the stream that a line of the log is about          |
 | `metrics`   | what Prometheus reads                                                           |
 | `server`    | all of it together, from the command's options to uvicorn                       |
 
-All that speaks HTTP needs the extra `torch-tapr[serve]`.
+All of it needs the extra `torch-tapr[serve]`, and `on_ray` the extra `torch-tapr[serve-ray]`.
 """

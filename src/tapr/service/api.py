@@ -5,7 +5,9 @@ import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Annotated, Any
+from concurrent.futures import Future
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -20,6 +22,7 @@ from tapr.service.shelf import NAMES
 from tapr.service.streams import Streams
 
 EVERY = 1.0  # seconds between events
+T = TypeVar("T")
 NAME = f"^{NAMES.pattern}$"
 
 Name = Annotated[str, Path(alias="stream", pattern=NAME, description="The stream's name.")]
@@ -119,19 +122,15 @@ class Api:
         """Adapt the stream on the images and predict them."""
         began = time.perf_counter()
         request.state.stream = name
-        images = (await self.reader.images(request)).to(self.service.device)
+        images = await self.reader.images(request)
         request.state.images = len(images)
         decoded = time.perf_counter()
         try:
             waiting = self.engine.submit(name, images, request.state.request)
-            answer = await asyncio.wait_for(
-                asyncio.wrap_future(waiting), timeout=self.settings.timeout
-            )
+            answer = await self._answer(waiting)
         except Busy as busy:
             after = str(math.ceil(busy.seconds))
             raise Refused(429, "the queue is full", Retry_After=after) from None
-        except TimeoutError:
-            raise Refused(503, "no answer in time", Retry_After="1") from None
         took = time.perf_counter() - began
         self.service.latency(took)
         content = predicted(
@@ -148,33 +147,33 @@ class Api:
 
     async def streams(self) -> JSONResponse:
         """All streams."""
-        found = sorted(self.engine.streams.all.values(), key=lambda stream: stream.name)
-        return JSONResponse({"streams": [shown.stream(each) for each in found]})
+        report = await self._answer(self.engine.report())
+        return JSONResponse({"streams": sorted(report.streams, key=lambda row: row["stream"])})
 
     async def stream(self, name: Name) -> JSONResponse:
         """One stream in detail."""
-        return JSONResponse(shown.detail(self.engine.streams.get(name), self.service.names))
+        return JSONResponse(await self._look(name))
 
     async def reset(self, request: Request, name: Name) -> JSONResponse:
         """Return the stream to the source model."""
-        return await self._do(request, name, lambda streams: streams.reset(name))
+        return await self._do(request, name, partial(Streams.reset, name=name))
 
     async def freeze(self, request: Request, name: Name) -> JSONResponse:
         """Let the stream predict without changing its state."""
-        return await self._do(request, name, lambda streams: streams.freeze(name, True))
+        return await self._do(request, name, partial(Streams.freeze, name=name, frozen=True))
 
     async def unfreeze(self, request: Request, name: Name) -> JSONResponse:
         """Let the stream adapt again."""
-        return await self._do(request, name, lambda streams: streams.freeze(name, False))
+        return await self._do(request, name, partial(Streams.freeze, name=name, frozen=False))
 
     async def snapshots(self, name: Name) -> JSONResponse:
         """The stream's snapshots, the oldest first."""
-        found = await self._ask(lambda streams: streams.snapshots(name))
+        found = await self._answer(self.engine.ask(name, partial(Streams.snapshots, name=name)))
         return JSONResponse({"snapshots": [each._asdict() for each in found]})
 
     async def snapshot(self, request: Request, name: Name) -> JSONResponse:
         """Keep the stream's state as a snapshot."""
-        return await self._do(request, name, lambda streams: streams.snapshot(name))
+        return await self._do(request, name, partial(Streams.snapshot, name=name))
 
     async def roll_back(self, request: Request, name: Name) -> JSONResponse:
         """Return the stream to a snapshot: `{"snapshot": NAME}`."""
@@ -185,23 +184,25 @@ class Api:
             snapshot = None
         if not isinstance(snapshot, str):
             raise Refused(422, 'expected {"snapshot": NAME} with the name of a snapshot')
-        return await self._do(request, name, lambda streams: streams.roll_back(name, snapshot))
+        return await self._do(
+            request, name, partial(Streams.roll_back, name=name, snapshot=snapshot)
+        )
 
     async def export(self, name: Name) -> Response:
         """The stream's state, as a file that `tapr.load` and `PUT` take."""
-        state = await self._ask(lambda streams: streams.export(name))
+        state = await self._answer(self.engine.ask(name, partial(Streams.export, name=name)))
         return Response(state, media_type="application/octet-stream")
 
     async def adopt(self, request: Request, name: Name) -> JSONResponse:
         """Give the stream a state that was exported; a new stream is made if there is none."""
         state = await self.reader.body(
-            request, max(self.settings.max_body, self.service.most_state)
+            request, max(self.settings.max_body, self.engine.facts.most_state)
         )
-        return await self._do(request, name, lambda streams: streams.adopt(name, state))
+        return await self._do(request, name, partial(Streams.adopt, name=name, state=state))
 
     async def delete(self, request: Request, name: Name) -> JSONResponse:
         """Forget the stream, with its snapshots."""
-        return await self._do(request, name, lambda streams: streams.delete(name))
+        return await self._do(request, name, partial(Streams.delete, name=name))
 
     async def _do(
         self, request: Request, name: str, do: Callable[[Streams], str | None]
@@ -209,20 +210,18 @@ class Api:
         """Let the owner do something to a stream, and note who asked for it."""
         request.state.stream = name
         what = request.url.path.rpartition("/")[2] if request.method == "POST" else request.method
-
-        def done(streams: Streams) -> str | None:
-            result = do(streams)
-            if name in streams.all:
-                streams.all[name].seen.act(what, f"asked for by {request.state.caller}")
-            return result
-
-        result = await self._ask(done)
+        why = f"asked for by {request.state.caller}"
+        noted = partial(_noted, name=name, do=do, what=what, why=why)
+        result = await self._answer(self.engine.ask(name, noted))
         return JSONResponse({"stream": name, "done": what, "result": result})
 
-    async def _ask(self, do: Callable[[Streams], Any]) -> Any:
+    async def _look(self, name: str) -> dict[str, Any]:
+        return await self._answer(self.engine.look(name, self.service.names))
+
+    async def _answer(self, future: "Future[T]") -> T:
+        """What the engine answers, if it does so in time."""
         try:
-            asked = asyncio.wrap_future(self.engine.ask(do))
-            return await asyncio.wait_for(asked, self.settings.timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.timeout)
         except TimeoutError:
             raise Refused(503, "no answer in time", Retry_After="1") from None
 
@@ -238,11 +237,12 @@ class Api:
 
     async def metrics(self) -> Response:
         """Numbers for Prometheus."""
-        return Response(self.service.metrics.text(), media_type="text/plain; version=0.0.4")
+        report = await self._answer(self.engine.report())
+        return Response(self.service.metrics.text(report), media_type="text/plain; version=0.0.4")
 
     async def server(self) -> JSONResponse:
         """What is served, and within which limits."""
-        return JSONResponse(self.service.about())
+        return JSONResponse(self.service.about(await self._answer(self.engine.report())))
 
     async def events(
         self, stream: Annotated[str | None, Query(pattern=NAME)] = None
@@ -251,11 +251,29 @@ class Api:
 
         async def told() -> AsyncIterator[str]:
             while not self.service.stopping:
-                content = shown.overview(self.service, stream)
+                report = await self._answer(self.engine.report())
+                known = {row["stream"] for row in report.streams}
+                name = stream if stream in known else _first(shown.recent(report))
+                detail = None if name is None else await self._look(name)
+                content = shown.overview(self.service, report, detail)
                 yield f"data: {json.dumps(content)}\n\n"
                 await asyncio.sleep(EVERY)
 
         return StreamingResponse(told(), media_type="text/event-stream")
+
+
+def _noted(
+    streams: Streams, name: str, do: Callable[[Streams], str | None], what: str, why: str
+) -> str | None:
+    """Do something to a stream, and note that it was done. It may happen in another process."""
+    result = do(streams)
+    if name in streams.all:
+        streams.all[name].seen.act(what, why)
+    return result
+
+
+def _first(rows: list[dict[str, Any]]) -> str | None:
+    return rows[0]["stream"] if rows else None
 
 
 def _yes_or_no(yes: bool) -> Response:

@@ -10,9 +10,9 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from opentelemetry.context import Context, get_current
@@ -20,19 +20,18 @@ from torch import Tensor, nn
 
 from tapr.adapters import Adapter
 from tapr.errors import DataError, TaprError
-from tapr.service import tracing
+from tapr.service import shown, tracing
 from tapr.service.alarm import Alarm
 from tapr.service.health import health
-from tapr.service.journal import Journal, Row
+from tapr.service.journal import Journal, rows
+from tapr.service.report import Facts, Mode, Report
 from tapr.service.seen import Picture
 from tapr.service.settings import Settings
-from tapr.service.streams import Stream, Streams
+from tapr.service.streams import Stream, Streams, UnknownError
 from tapr.service.unadapted import Unadapted
 from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr.service")
-Mode = Literal["adapted", "frozen", "late"]
-MODES: tuple[Mode, ...] = ("adapted", "frozen", "late")
 JOURNAL = "predictions.sqlite"
 TURN = 0.25  # seconds at most between looks at what is due
 MEMORY = 0.1  # how much the last batch counts in the mean time per image
@@ -84,11 +83,15 @@ class Engine:
     """Answers requests from one adapter on one thread; `submit` and `ask` may come from any."""
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
+    facts: Facts  # set by whoever makes the engine
 
-    def __init__(self, model: nn.Module, adapter: Adapter, settings: Settings) -> None:
+    def __init__(
+        self, model: nn.Module, adapter: Adapter, settings: Settings, owner: str | None = None
+    ) -> None:
         self.settings, self.adapter = settings, adapter
         self.unadapted = Unadapted(model)
-        self.streams = Streams(adapter, settings)
+        self.device = next((t.device for t in model.state_dict().values()), torch.device("cpu"))
+        self.streams = Streams(adapter, settings, owner)
         self.journal = Journal(settings.folder / JOURNAL) if settings.journal else None
         self.alarm = Alarm(settings.alarm) if settings.alarm else None
         self.images: Counter[Mode] = Counter()
@@ -106,6 +109,11 @@ class Engine:
         self._thread.start()
 
     @property
+    def known(self) -> Collection[str]:
+        """The names of all streams."""
+        return self.streams.all.keys()
+
+    @property
     def alive(self) -> bool:
         """Does the owner live?"""
         return self._thread.is_alive()
@@ -117,6 +125,8 @@ class Engine:
             self._news.notify()
         if self.alive:
             self._thread.join()
+        elif self._thread.ident is None:  # it was never started
+            self.streams.close()
         for open_thing in (self.journal, self.alarm):
             if open_thing is not None:
                 open_thing.close()
@@ -135,8 +145,8 @@ class Engine:
             self._news.notify()
         return answer
 
-    def ask(self, do: Callable[[Streams], T]) -> "Future[T]":
-        """Have something done with the streams by their owner, before the next batch."""
+    def ask(self, name: str, do: Callable[[Streams], T]) -> "Future[T]":
+        """Have something done with a stream by the owner of all, before the next batch."""
         done: Future[T] = Future()
         with self._news:
             if self._stopping:
@@ -144,6 +154,20 @@ class Engine:
             self._asked.append((done, do))
             self._news.notify()
         return done
+
+    def report(self) -> "Future[Report]":
+        """What the engine has done, and its streams."""
+        streams, now = self.streams, self.streams.clock()
+        rows = tuple(shown.row(stream, now) for stream in list(streams.all.values()))
+        counts = (self.batches, self.steps, self.refused, streams.failures, self.waiting)
+        return _done(Report(self.images.copy(), *counts, rows))
+
+    def look(self, name: str, classes: Sequence[str]) -> "Future[dict[str, Any]]":
+        """One stream in detail, with the names of its classes."""
+        stream = self.streams.all.get(name)
+        if stream is None:
+            raise UnknownError(f"there is no stream {name!r}")
+        return _done(shown.detail(stream, self.streams.clock(), classes))
 
     def _run(self) -> None:
         torch.set_grad_enabled(True)
@@ -234,20 +258,28 @@ class Engine:
         began = self.clock()
         stream = self.streams.find(batch[0].name)
         images = torch.cat([each.images for each in batch]) if len(batch) > 1 else batch[0].images
+        images = images.to(self.device)
         mode = self._mode(stream, batch[0].came, len(images))
         with tracing.span("predict", mode=mode):
             logits = self._logits(stream, images, mode)
         probabilities = logits.float().softmax(1)
+        parts = torch.split(probabilities, [len(each.images) for each in batch])
         number = stream.about.batches + 1
         if self.journal is not None:
+            pairs = zip(batch, parts, strict=True)
             with tracing.span("log"):
-                self.journal.append(_rows(batch, probabilities, mode, number))
+                self.journal.append(
+                    [
+                        row
+                        for w, part in pairs
+                        for row in rows(w.name, number, w.request, part, mode)
+                    ]
+                )
         self._remember(stream, images, probabilities, mode)
         took = self.clock() - began
         if mode == "adapted":
             each = took / len(images)
             self.pace = each if not self.pace else self.pace + MEMORY * (each - self.pace)
-        parts = torch.split(probabilities, [len(each.images) for each in batch])
         return [
             Answer(part, mode, stream.health, number, len(images), Timings(began - w.came, took))
             for w, part in zip(batch, parts, strict=True)
@@ -301,17 +333,10 @@ class Engine:
                 stream.seen.pictures.append(Picture.of(images[0], before, int(classes[0])))
 
 
-def _rows(batch: Sequence[Waiting], probabilities: Tensor, mode: Mode, number: int) -> list[Row]:
-    values, classes = probabilities.max(1)
-    said = iter(zip(values.tolist(), classes.tolist(), strict=True))
-    rows = []
-    for each in batch:
-        for image in range(len(each.images)):
-            value, place = next(said)
-            finite = value == value
-            predicted, probability = (place, value) if finite else (None, None)
-            rows.append(Row(each.name, number, each.request, image, predicted, probability, mode))
-    return rows
+def _done(value: T) -> "Future[T]":
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
 
 
 def _settle(done: "Future[Any]", do: Callable[[], Any]) -> None:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from tapr.errors import DataError, StateError, TaprError, expectation
 from tapr.service import tracing
 from tapr.service.api import Api
+from tapr.service.cluster import Gone
 from tapr.service.engine import Closed
 from tapr.service.front import INTERNAL, problem
 from tapr.service.reading import Refused
@@ -85,6 +86,10 @@ def _refusals(app: FastAPI) -> None:
     @app.exception_handler(Closed)
     async def closed(request: Request, error: Closed) -> JSONResponse:
         return say(request, 503, "the server is stopping", **{"Retry-After": "5"})
+
+    @app.exception_handler(Gone)
+    async def gone(request: Request, error: Gone) -> JSONResponse:
+        return say(request, 503, "no replica answers", **{"Retry-After": "5"})
 
     @app.exception_handler(TaprError)
     async def wrong(request: Request, error: TaprError) -> JSONResponse:

@@ -7,9 +7,11 @@ NORMAL).
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from torch import Tensor
 
 from tapr.errors import DataError
 
@@ -39,6 +41,14 @@ class Row(NamedTuple):
     predicted: int | None
     probability: float | None
     mode: str
+
+
+def rows(stream: str, batch: int, request: str, probabilities: Tensor, mode: str) -> Iterator[Row]:
+    """What is written down of a request's probabilities [B, K]."""
+    values, classes = probabilities.max(1)
+    for image, (value, place) in enumerate(zip(values.tolist(), classes.tolist(), strict=True)):
+        predicted, probability = (place, value) if value == value else (None, None)
+        yield Row(stream, batch, request, image, predicted, probability, mode)
 
 
 class Journal:

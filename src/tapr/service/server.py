@@ -6,28 +6,28 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import h11
-import torch
 import uvicorn
 from torch import nn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import tapr
-from tapr import methods
 from tapr.errors import InputError
-from tapr.runs.device import usable
 from tapr.runs.labels import check_count
 from tapr.runs.preprocess import Preprocessing
+from tapr.service.cluster import Cluster
 from tapr.service.engine import Engine
-from tapr.service.metrics import Metrics, state_bytes
+from tapr.service.metrics import Metrics
+from tapr.service.plan import Plan
+from tapr.service.report import Report
 from tapr.service.security import check_host
-from tapr.service.settings import MIB, Settings
+from tapr.service.settings import Settings
 
 CONNECTIONS = 256
 LATENCIES = 500  # of the last requests, for the dashboard
@@ -36,7 +36,7 @@ GRACE = 20  # seconds for requests under way when the server stops
 
 
 class Service:
-    """A model that answers over HTTP; `engine` does the work."""
+    """A model that answers over HTTP; `engine` does the work, in this process or elsewhere."""
 
     def __init__(
         self,
@@ -49,19 +49,19 @@ class Service:
         names: tuple[str, ...] = (),
         device: str = "cpu",
         title: str = "",
+        engine: Callable[[Plan], Engine | Cluster] = Plan.engine,
     ) -> None:
         self.settings, self.preprocessing, self.names = settings, preprocessing, names
-        self.device, self.title, self.method = usable(device), title, method
-        self.version = tapr.__version__
-        model = model.to(self.device)
-        adapter = methods.adapt(model, method, **(options or {}))
-        self.recipe = dict(adapter.recipe)
-        self.engine = Engine(model, adapter, settings)
-        self._warm_up()
-        self.most_state = MIB + 4 * sum(
-            t.nbytes for t in self.engine.streams.source.tensors.values()
-        )
-        self.metrics = Metrics(self.engine)
+        self.title, self.method, self.version = title, method, tapr.__version__
+        plan = Plan(model, preprocessing.size, settings, method, dict(options or {}), device)
+        self.engine = engine(plan)
+        try:
+            check_count(names, self.engine.facts.classes)
+        except InputError:
+            self.engine.close()
+            raise
+        self.resumed = len(self.engine.known)
+        self.metrics = Metrics()
         self.stopping = False
         self._latencies: deque[tuple[float, float]] = deque(maxlen=LATENCIES)
         self._before = (time.monotonic(), 0, 0.0)
@@ -80,10 +80,10 @@ class Service:
         self.metrics.latency.observe(seconds)
         self._latencies.append((time.monotonic(), seconds))
 
-    def rates(self) -> dict[str, float | None]:
+    def rates(self, report: Report) -> dict[str, float | None]:
         """Images per second since a second ago, and the latency of the last requests."""
         when, images, rate = self._before
-        now, total = time.monotonic(), sum(self.engine.images.values())
+        now, total = time.monotonic(), sum(report.images.values())
         if now - when >= 1:
             rate = (total - images) / (now - when)
             self._before = (now, total, rate)
@@ -91,19 +91,19 @@ class Service:
         p50, p95 = (recent[int(len(recent) * share)] if recent else None for share in (0.5, 0.95))
         return {"images_per_second": rate, "p50": p50, "p95": p95}
 
-    def about(self) -> dict[str, Any]:
+    def about(self, report: Report) -> dict[str, Any]:
         """What is served, and within which limits."""
         limits = self.settings
         return {
             "tapr": self.version,
             "model": self.title,
             "method": self.method,
-            "recipe": self.recipe,
+            "recipe": self.engine.facts.recipe,
             "classes": list(self.names),
             "input": str(self.preprocessing),
             "shape": list(self.preprocessing.size),
-            "streams": len(self.engine.streams.all),
-            "state_bytes": state_bytes(self.engine),
+            "streams": len(report.streams),
+            "state_bytes": report.state_bytes,
             "limits": {
                 name: getattr(limits, name)
                 for name in (
@@ -112,20 +112,6 @@ class Service:
                 )
             },
         }
-
-    def _warm_up(self) -> None:
-        """Predict one batch before the first request comes, and forget it."""
-        adapter = self.engine.adapter
-        channels, height, width = self.preprocessing.size
-        ramp = torch.linspace(0, 1, width, device=self.device)  # one colour would alarm the guard
-        images = ramp.expand(2, channels, height, width).contiguous()
-        logits = adapter.predict(images).logits
-        adapter.reset()
-        try:
-            check_count(self.names, logits.shape[1])
-        except InputError:
-            self.engine.streams.close()
-            raise
 
 
 class Impatient(H11Protocol):

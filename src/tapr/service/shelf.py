@@ -4,6 +4,10 @@ FOLDER/server.json             the method and its options
 FOLDER/source.safetensors      the state before any adaptation, by which the model is told
 FOLDER/predictions.sqlite      the journal, if there is one
 FOLDER/streams/NAME/           state.safetensors, about.json, snapshots/WHEN.safetensors
+
+Several replicas may share a folder (`--on ray`): `streams/NAME/owner` then names the one that has
+the stream. Whoever is asked for a stream takes it over, with the state that is on disk; whoever has
+lost it writes nothing any more.
 """
 
 import json
@@ -57,16 +61,23 @@ def check_name(name: str) -> str:
 
 
 class Shelf:
-    """Reads and writes the folder; one process at a time."""
+    """Reads and writes the folder: one process at a time, or several with an `owner` name each."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, owner: str | None = None) -> None:
+        self.folder, self.owner = folder, owner
         self._streams = folder / "streams"
         self._held = ExitStack()
 
-    def claim(self, adapter: Adapter) -> None:
-        """Hold the folder for this process, if what it holds is of the same model and method."""
+    def hold(self) -> None:
+        """Hold the folder for this process, and tidy up what a killed one has left."""
         self._held.enter_context(locked(self.folder))
+        for part in self.folder.rglob(".*.part"):
+            part.unlink(missing_ok=True)
+
+    def claim(self, adapter: Adapter) -> None:
+        """Hold the folder, unless it is shared, if it is of the same model and method."""
+        if self.owner is None:
+            self.hold()
         try:
             self._check(adapter)
         except BaseException:
@@ -80,8 +91,6 @@ class Shelf:
     def _check(self, adapter: Adapter) -> None:
         about, source = self.folder / "server.json", self.folder / f"source{SUFFIX}"
         recipe = json.loads(json.dumps(adapter.recipe))
-        for part in self.folder.rglob(".*.part"):  # that a kill has left
-            part.unlink(missing_ok=True)
         if not about.exists():
             save_state(adapter, source)
             _write(about, {"recipe": recipe})
@@ -108,6 +117,28 @@ class Shelf:
     def state(self, name: str) -> Path:
         """Where the state of a stream is, or will be."""
         return self._streams / check_name(name) / f"state{SUFFIX}"
+
+    def has(self, name: str) -> bool:
+        """Is anything of this stream on disk?"""
+        return self.state(name).parent.is_dir()
+
+    def owns(self, name: str) -> bool:
+        """Is the stream this process's? In a folder that is not shared, every stream is."""
+        if self.owner is None:
+            return True
+        try:
+            return self._owner(name).read_text(encoding="utf-8") == self.owner
+        except OSError:
+            return False
+
+    def take(self, name: str) -> None:
+        """Make the stream this process's, in a shared folder."""
+        if self.owner is not None:
+            with files.atomic(self._owner(name)) as part:
+                part.write_text(self.owner, encoding="utf-8")
+
+    def _owner(self, name: str) -> Path:
+        return self.state(name).with_name("owner")
 
     def about(self, name: str) -> About:
         """What was written down; nothing if that is missing or damaged, which harms no state."""

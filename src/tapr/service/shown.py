@@ -1,11 +1,12 @@
 """What is shown of streams: in lists, in detail, on the dashboard."""
 
 import base64
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapr.service.metrics import state_bytes
+from tapr.service.report import Report
 from tapr.service.seen import agreement
 from tapr.service.streams import Stream
 
@@ -16,7 +17,7 @@ SHOWN = 200  # streams on the dashboard, the most recently used first
 CLASSES = 20
 
 
-def stream(found: Stream) -> dict[str, Any]:
+def row(found: Stream, now: float) -> dict[str, Any]:
     """A stream in a list."""
     return {
         "stream": found.name,
@@ -30,15 +31,16 @@ def stream(found: Stream) -> dict[str, Any]:
         "bytes": found.own,
         "confidence": found.seen.confidence,
         "agreement": agreement(found.health),
+        "idle": round(now - found.used, 3) if found.used else None,  # seconds; None: not used yet
     }
 
 
-def detail(found: Stream, names: Sequence[str]) -> dict[str, Any]:
+def detail(found: Stream, now: float, names: Sequence[str]) -> dict[str, Any]:
     """A stream with its recent past."""
     seen = found.seen
     counts = list(seen.counts().items())
     return {
-        **stream(found),
+        **row(found, now),
         "health": found.health._asdict(),
         "classes": [
             {"number": place, "name": _called(place, names), "images": images}
@@ -47,40 +49,43 @@ def detail(found: Stream, names: Sequence[str]) -> dict[str, Any]:
         "shift": list(seen.shift),
         "curve": [list(point) for point in list(seen.curve)],
         "acts": list(seen.acts)[::-1],
-    }
-
-
-def overview(service: "Service", name: str | None) -> dict[str, Any]:
-    """All that the dashboard shows, of the server and of one stream."""
-    engine = service.engine
-    every = sorted(engine.streams.all.values(), key=lambda each: (-each.used, each.name))
-    chosen = engine.streams.all.get(name or "") or next(iter(every), None)
-    content = {
-        "time": time.time(),
-        "server": {
-            "streams": len(every),
-            "in_memory": sum(each.in_memory for each in every),
-            "state_bytes": state_bytes(engine),
-            "queue": engine.waiting,
-            "images": dict(engine.images),
-            "refused": engine.refused,
-            "unhealthy": sum(each.health.verdict != "ok" for each in every),
-            **service.rates(),
-        },
-        "streams": [stream(each) for each in every[:SHOWN]],
-        "detail": None,
-    }
-    if chosen is not None:
-        pictures = [
+        "pictures": [
             {
                 "png": base64.b64encode(each.png).decode(),
-                "before": _called(each.before, service.names),
-                "after": _called(each.after, service.names),
+                "before": _called(each.before, names),
+                "after": _called(each.after, names),
             }
-            for each in list(chosen.seen.pictures)[::-1]
-        ]
-        content["detail"] = {**detail(chosen, service.names), "pictures": pictures}
-    return content
+            for each in list(seen.pictures)[::-1]
+        ],
+    }
+
+
+def recent(report: Report) -> list[dict[str, Any]]:
+    """The streams that the dashboard lists, the most recently used first."""
+
+    def when(row: dict[str, Any]) -> tuple[float, str]:
+        return (math.inf if row["idle"] is None else row["idle"], row["stream"])
+
+    return sorted(report.streams, key=when)[:SHOWN]
+
+
+def overview(service: "Service", report: Report, detail: dict[str, Any] | None) -> dict[str, Any]:
+    """All that the dashboard shows, of the server and of one stream."""
+    return {
+        "time": time.time(),
+        "server": {
+            "streams": len(report.streams),
+            "in_memory": report.in_memory,
+            "state_bytes": report.state_bytes,
+            "queue": report.waiting,
+            "images": dict(report.images),
+            "refused": report.refused,
+            "unhealthy": len(report.streams) - report.verdicts()["ok"],
+            **service.rates(report),
+        },
+        "streams": recent(report),
+        "detail": detail,
+    }
 
 
 def _called(place: int, names: Sequence[str]) -> str:

@@ -60,12 +60,13 @@ class Streams:
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
 
-    def __init__(self, adapter: Adapter, settings: Settings) -> None:
+    def __init__(self, adapter: Adapter, settings: Settings, owner: str | None = None) -> None:
         self.adapter, self.settings = adapter, settings
         self.source = adapter.source
-        self.shelf = Shelf(settings.folder)
+        self.shelf = Shelf(settings.folder, owner)
         self.shelf.claim(adapter)
-        self.all = {name: Stream(name, self.shelf.about(name)) for name in self.shelf.names()}
+        names = self.shelf.names() if owner is None else ()  # others may have them
+        self.all = {name: Stream(name, self.shelf.about(name)) for name in names}
         self.failures = 0  # saves that failed
         self._active: Stream | None = None  # whose state the adapter has
         self._resident: dict[str, Stream] = {}  # in memory, the least recently used first
@@ -78,15 +79,15 @@ class Streams:
 
     def get(self, name: str) -> Stream:
         """A stream that is there."""
+        self._take_over(name)
         if name not in self.all:
-            check_name(name)
             raise UnknownError(f"there is no stream {name!r}")
         return self.all[name]
 
     def find(self, name: str) -> Stream:
         """The stream of this name; a new one begins as the source model."""
+        self._take_over(name)
         if name not in self.all:
-            check_name(name)
             if len(self.all) >= self.settings.max_streams:
                 raise FullError(
                     f"expected at most {self.settings.max_streams} streams, got another one"
@@ -94,6 +95,7 @@ class Streams:
             stream = Stream(name, About(created=time.time()), self.source)
             stream.snapped = stream.used = stream.since = self.clock()
             stream.saved = False  # a restart is to know of it
+            self.shelf.take(name)
             self.all[name] = self._resident[name] = stream
         return self.all[name]
 
@@ -133,6 +135,10 @@ class Streams:
 
     def save(self, stream: Stream) -> bool:
         """Write a stream's state; False, and a line in the log, when that fails."""
+        if not self.shelf.owns(stream.name):
+            log.warning("the stream %s is another replica's by now: not saved", stream.name)
+            self._forget(stream.name)
+            return True
         try:
             with tracing.stream(stream.name), tracing.span("save", stream=stream.name):
                 self._bring(stream)
@@ -209,12 +215,25 @@ class Streams:
 
     def delete(self, name: str) -> None:
         """Forget a stream, with all that is on disk."""
-        stream = self.get(name)
+        self._forget(self.get(name).name)
+        self.shelf.remove(name)
+
+    def _take_over(self, name: str) -> None:
+        """Of a shared folder: have the stream, as it is on disk, if another one had it before."""
+        check_name(name)
+        if self.shelf.owns(name):
+            return
+        self._forget(name)
+        if self.shelf.has(name):
+            self.shelf.take(name)
+            self.all[name] = Stream(name, self.shelf.about(name))
+
+    def _forget(self, name: str) -> None:
+        """Let a stream go, and nothing that is on disk."""
+        stream = self.all.pop(name, None)
+        self._resident.pop(name, None)
         if self._active is stream:
             self._active = None
-        self._resident.pop(name, None)
-        del self.all[name]
-        self.shelf.remove(name)
 
     def _bring(self, stream: Stream) -> None:
         """Give the adapter the stream's state."""

@@ -99,11 +99,11 @@ def test_a_frozen_stream_answers_the_same_to_the_same(
 ) -> None:
     engine = make_engine("pest")
     engine.submit("a", some(4), "r").result(30)
-    engine.ask(lambda streams: streams.freeze("a", True)).result(30)
+    engine.ask("a", lambda streams: streams.freeze("a", True)).result(30)
     first, second = (engine.submit("a", some(4, 1), "r").result(30) for _ in range(2))
     assert first.mode == second.mode == "frozen"
     assert torch.equal(first.probabilities, second.probabilities)
-    engine.ask(lambda streams: streams.freeze("a", False)).result(30)
+    engine.ask("a", lambda streams: streams.freeze("a", False)).result(30)
     alone = methods.adapt(model, "pest")
     alone(some(4))
     answer = engine.submit("a", some(4, 2), "r").result(30)
@@ -198,7 +198,7 @@ def test_closing_answers_what_waits_and_saves(make_engine: Making) -> None:
     with pytest.raises(Closed):
         engine.submit("a", some(2), "r")
     with pytest.raises(Closed):
-        engine.ask(lambda streams: None)
+        engine.ask("a", lambda streams: None)
 
 
 def test_states_are_saved_under_load(make_engine: Making, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_tokens_and_scopes(listen: Listen, tmp_path: Path) -> None:
             call(client)
         assert caught.value.status == status
     open_paths = ("/healthz", "/readyz", "/", "/docs", "/openapi.json", "/dashboard.js")
-    assert [httpx.get(url + each).status_code for each in open_paths] == [200] * 6
+    assert [httpx.get(url + each, timeout=60).status_code for each in open_paths] == [200] * 6
     shut = ("/metrics", "/v1/events", "/v1/server", "/v1/streams/a/snapshots")
     assert [httpx.get(url + each).status_code for each in shut] == [401] * 4
     for client in (cam, eye, boss, none):
