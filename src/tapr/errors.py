@@ -13,7 +13,7 @@ from typing import Any
 
 
 class TaprError(Exception):
-    """The root: `except TaprError` catches everything tapr raises on purpose."""
+    """The base of all errors that tapr raises on purpose: `except TaprError` catches them."""
 
 
 class InputError(TaprError, ValueError):

@@ -210,7 +210,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Records:
-    """Runs that were read, and a sentence for everything in their files that could not be."""
+    """Runs that were read, and a sentence for everything in their files that is unreadable."""
 
     runs: list[RunRecord]
     problems: list[str] = field(default_factory=list)

@@ -96,7 +96,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def passes(self) -> Passes:
-        """What the method costs at the most: images through the model, per image predicted."""
+        """What the method costs at most: images through the model, per image predicted."""
         return Passes(forward=1, backward=0)
 
     @property

@@ -113,7 +113,7 @@ class Filter(Keeper):
 
     @torch.no_grad()
     def forward(self, adapter: "Loop", loss: Loss) -> None:
-        """Predict the hidden weights, correct them by the adapted ones, and lean these on them."""
+        """Predict the hidden weights, correct them by the adapted ones, and pull these to them."""
         adapted = list(adapter.moving.values())
         weights = nn.utils.parameters_to_vector(adapted)
         source = torch.cat([adapter.source.tensors[n].flatten() for n in adapter.moving])

@@ -33,7 +33,7 @@ from tapr.types import Loss, Outputs, Prediction, mean_of
 
 
 class Loop(Adapter):
-    """The loop of every method: which parts it has makes the method. Without steps it predicts.
+    """The loop that methods share; they differ in its parts. Without steps it only predicts.
 
     The objective is a part like the others, or a method `objective(outputs)` of the subclass.
     `optimizing` makes the optimiser from the parameters that move.
@@ -359,7 +359,7 @@ class Loop(Adapter):
 
     @property
     def together(self) -> int:
-        """Images in one forward at the most, for each image predicted."""
+        """Images in one forward at most, for each image predicted."""
         return max(self._learning, self.votes.count)
 
     @property
@@ -369,7 +369,7 @@ class Loop(Adapter):
 
     @property
     def passes(self) -> Passes:
-        """What the method costs at the most: images through the model, per image predicted."""
+        """What the method costs at most: images through the model, per image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
         images = asked * self._learning

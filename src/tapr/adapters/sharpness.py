@@ -30,7 +30,7 @@ class SAM(torch.optim.SGD):
         self.climbed = False
 
     def step(self, closure: Callable[[], Tensor]) -> Any:  # type: ignore[override]
-        """Climb, ask again, return, and descend by what was found there."""
+        """Climb to the worst point nearby, take the gradient there, return, and descend by it."""
         with torch.enable_grad():
             loss = closure()
         uphill = [p for group in self.param_groups for p in group["params"] if p.grad is not None]

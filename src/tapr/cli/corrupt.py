@@ -110,7 +110,7 @@ def _settings(
 
 
 def _claim(folder: Path, settings: dict[str, object]) -> None:
-    """Make the folder ours, or make sure that it is, and that it was begun with these settings."""
+    """Claim an empty folder; refuse one that is not ours or was started with other settings."""
     import json
 
     from tapr import files
@@ -126,7 +126,7 @@ def _claim(folder: Path, settings: dict[str, object]) -> None:
         if different:
             key = different[0]
             raise DataError(
-                f"{folder} was begun with {key} = {begun.get(key)}, now {settings[key]}; "
+                f"{folder} was started with {key} = {begun.get(key)}, now {settings[key]}; "
                 "choose another folder, or empty this one"
             )
         return

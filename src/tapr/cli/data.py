@@ -99,7 +99,9 @@ def verify(
         else:
             typer.echo(f"{name}: ok")
     if wrong:
-        raise DataError(f"{', '.join(wrong)}: not as it should be; `tapr data get NAME` mends it")
+        raise DataError(
+            f"{', '.join(wrong)}: the files are damaged; `tapr data get NAME` fetches them again"
+        )
 
 
 @data.command()

@@ -73,7 +73,7 @@ def _page(found: About) -> list[str]:
     lines = [f"{found.name}: {found.summary}"]
     if found.paper:
         lines.append(f"paper: {found.paper}")
-    lines.append(f"passes: {forward} forward, {backward} backward per image, at the most")
+    lines.append(f"passes: {forward} forward, {backward} backward per image, at most")
     for need, why in found.needs._asdict().items():
         if why:
             lines.append(f"needs {need.replace('_', ' ')}, {why}")

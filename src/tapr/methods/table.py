@@ -68,7 +68,7 @@ def adapt(
 def recipe(
     method: str = "steady", *, preset: str = PAPER, seed: int = 0, **options: Any
 ) -> dict[str, Any]:
-    """The whole effective table behind `adapt` with these arguments, ready for JSON.
+    """All options that `adapt` would use with these arguments, ready for JSON.
 
     >>> recipe("tent", lr=0.01)["lr"], recipe("tent")["lr"]
     (0.01, 0.001)

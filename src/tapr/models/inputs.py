@@ -9,7 +9,7 @@ from tapr.errors import InputError
 
 
 class Normalize(nn.Module):
-    """Subtract a mean and divide by a deviation per channel; the identity unless told."""
+    """Subtract a mean and divide by a standard deviation per channel; by default the identity."""
 
     mean: Tensor
     std: Tensor

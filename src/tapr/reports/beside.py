@@ -106,7 +106,7 @@ def _differences(
     if list(facts.get("severities") or ()) != [table.severity]:
         found.append(f"for severity {table.severity}, here another")
     if set(corruptions) & set(names.STANDARD) != set(names.STANDARD):
-        found.append(f"means of {len(names.STANDARD)} corruptions, here not all of them")
+        found.append(f"means of {len(names.STANDARD)} corruptions, and here some are missing")
     return found
 
 

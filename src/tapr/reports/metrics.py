@@ -99,7 +99,7 @@ def check(metric: Metric, outcomes: Sequence[Outcome]) -> None:
     if outcomes and all(metric.of(outcome) is None for outcome in outcomes):
         raise InputError(
             f"{metric.title} needs records that hold {metric.needs}, and none of these do; records"
-            " of an older tapr lack some of it: `tapr bench` makes them anew"
+            " of an older tapr lack some of it: `tapr bench` makes new ones"
         )
 
 

@@ -152,9 +152,9 @@ class Adapting:
             name = next(names, None)
             if name != row.path:
                 raise DataError(
-                    f"{self.predictions.path} was begun with another list: image {done} was"
+                    f"{self.predictions.path} was started with another list: image {done} was"
                     f" {row.path}, now {name or 'there is none'}; give the same list to resume,"
-                    " another --out, or --no-resume to start anew"
+                    " another --out, or --no-resume to start again"
                 )
         return done
 

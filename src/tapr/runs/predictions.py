@@ -102,8 +102,8 @@ class Predictions:
         for key in {**begun, **now}:
             if begun.get(key) != now.get(key):
                 raise DataError(
-                    f"{self.path} was begun with {key} = {begun.get(key)}, now {now.get(key)}: give"
-                    " the same command to resume, another --out, or --no-resume to start anew"
+                    f"{self.path} was started with {key} = {begun.get(key)}, now {now.get(key)};"
+                    " give the same command to resume, another --out, or --no-resume to start again"
                 )
 
     def resume(self, adapter: Adapter) -> None:

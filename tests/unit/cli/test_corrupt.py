@@ -95,7 +95,7 @@ def test_other_settings_need_another_folder(data: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     _corrupt(data, out, *NAMES)
     for options in (["--seed", "1"], ["--images", "3"], ["--severity", "5"]):
-        with pytest.raises(DataError, match="was begun with"):
+        with pytest.raises(DataError, match="was started with"):
             _corrupt(data, out, *NAMES, *options)
     (out / RECORD).write_text(json.dumps([1])[:-1])
     with pytest.raises(DataError, match="is damaged"):

@@ -78,7 +78,7 @@ def test_get_and_verify(run: Run, published: Path) -> None:
     assert code == 1
     assert "cifar10c: " in out
     assert "expected uint8 of shape [10, 32, 32, 3], got uint8 of shape [9, 32, 32, 3]" in out
-    assert err.startswith("tapr: error: cifar10c: not as it should be")
+    assert err.startswith("tapr: error: cifar10c: the files are damaged")
 
 
 def test_no_network(run: Run, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

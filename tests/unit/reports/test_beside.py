@@ -53,7 +53,7 @@ def test_each_method_has_its_number_and_its_source() -> None:
         ({"order": "dirichlet"}, "for the order listed, here it is dirichlet"),
         ({"severities": [3]}, "for severity 5, here another"),
         ({"severities": [3, 5]}, "for severity 5, here another"),
-        ({"corruptions": ["fog", "snow"]}, "means of 15 corruptions, here not all of them"),
+        ({"corruptions": ["fog", "snow"]}, "means of 15 corruptions, and here some are missing"),
     ],
 )
 def test_in_another_setting_there_is_none_and_the_line_says_why(
