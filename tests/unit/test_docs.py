@@ -121,6 +121,13 @@ def test_every_exported_name_is_in_the_api() -> None:
         assert [name for name in tables if f"`{name}`" not in page] == []
 
 
+def test_every_figure_has_its_finding_as_its_caption() -> None:
+    for page in PAGES[1:]:
+        text = page.read_text(encoding="utf-8")
+        figures = re.findall(r"^!\[[^\]]*\]\(([^)]+)\)\n+(.)", text, re.MULTILINE)
+        assert [name for name, first in figures if first != "*"] == [], page.name
+
+
 GOOD = (
     '<link rel="stylesheet" href="a.css"><h2 id="here"></h2><a href="#here"></a><a href="b.html#x">'
 )
