@@ -27,7 +27,7 @@ _POINTS = 12  # a stream of more batches than this is smoothed to about so many
 
 def drawings(table: Table) -> list[Drawing]:
     """Every figure that the table's runs can fill."""
-    makers: tuple[Callable[[Table], Drawing | None], ...] = (bars, stream, losses, trade)
+    makers: tuple[Callable[[Table], Drawing | None], ...] = (stream, bars, losses, trade)
     with style():
         return [drawing for make in makers if (drawing := make(table))]
 

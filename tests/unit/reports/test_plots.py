@@ -45,12 +45,12 @@ def test_bars_are_the_tables_cells(found: Table) -> None:
 
 def test_every_figure_of_a_whole_bench(found: Table) -> None:
     names = [drawing.name for drawing in plots.drawings(found)]
-    assert names == ["bars", "stream", "losses", "cost"]
+    assert names == ["stream", "bars", "losses", "cost"]
 
 
 def test_no_losses_without_a_loss_and_nothing_without_labels(make_run: Make) -> None:
     names = [drawing.name for drawing in plots.drawings(of([make_run("source")]))]
-    assert names == ["bars", "stream", "cost"]
+    assert names == ["stream", "bars", "cost"]
     run = make_run("source")
     batches = [b.__class__(**{**b.__dict__, "labels": None}) for b in run.batches]
     assert plots.drawings(of([RunRecord(run.cell, run.environment, batches, run.end)])) == []
