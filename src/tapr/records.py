@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -286,7 +286,7 @@ def begin(cell: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
 
 def batch_line(record: BatchRecord) -> str:
     """The line of a batch."""
-    return line("batch", asdict(record))
+    return line("batch", vars(record))
 
 
 def load(paths: Path | str | Sequence[Path | str]) -> Records:

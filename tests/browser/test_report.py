@@ -30,6 +30,8 @@ pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this mac
 
 
 METHODS = ("source", "norm", "tent", "pest-augmix")
+# Rules of accessibility, kept here (MPL-2.0, axe-core/LICENSE): the test needs no npm and no net.
+AXE = Path(__file__).parent / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture
@@ -47,6 +49,18 @@ def _watch(page: "Page") -> tuple[list[str], list[str]]:
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     return trouble, requests
+
+
+def _violations(page: "Page") -> list[str]:
+    """What axe-core finds wrong with the page as it is now: its default rules, WCAG 2 A and AA."""
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    assert len(found["passes"]) > 10, "the rules were looked at"
+    return [
+        f"{violation['id']}: {node['html']}: {node['failureSummary']}"
+        for violation in found["violations"]
+        for node in violation["nodes"]
+    ]
 
 
 def test_the_page_opens_everywhere(
@@ -71,7 +85,14 @@ def test_the_page_opens_everywhere(
             assert box["width"] > 300
             assert box["height"] > 150
         assert page.locator(".headline").inner_text().startswith("PEST with AugMix predicts")
+        interval = page.locator("table.main tbody td:last-child small").first
+        assert not interval.is_visible()
+        page.get_by_label("show intervals").first.focus()
+        page.keyboard.press("Space")
+        assert interval.is_visible()
+        assert " – " in interval.inner_text()
         assert page.evaluate("document.documentElement.scrollWidth") == width  # no sideways scroll
+        assert _violations(page) == []
         page.close()
 
 
@@ -122,6 +143,7 @@ def test_a_leaderboard_sorts_filters_compares_and_fetches_nothing(
         page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
         trouble, requests = _watch(page)
         page.goto(page_file.as_uri(), timeout=120_000)
+        page.wait_for_selector("#x-table tbody tr", timeout=120_000)
         assert _column(page, 1) == ["PEST AugMix", "Tent", "norm", "unadapted"]
         page.locator("#x-table thead button").nth(2).focus()
         page.keyboard.press("Enter")
@@ -150,6 +172,8 @@ def test_a_leaderboard_sorts_filters_compares_and_fetches_nothing(
         assert trouble == []
         assert {url.split(":")[0] for url in requests} <= {"file", "data", "blob"}
         assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.locator("#explore").get_by_label("show intervals").check()
+        assert _violations(page) == []
         page.close()
 
 

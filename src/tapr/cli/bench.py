@@ -13,7 +13,7 @@ from tapr.cli import app
 from tapr.cli.completing import among, specs
 from tapr.cli.logs import LOGGERS
 from tapr.cli.overrides import Replaced, with_overrides
-from tapr.cli.sweep import Size, Wanted, report_on, run_sweep
+from tapr.cli.sweep import Address, On, Size, Wanted, check_place, report_on, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,8 @@ def bench(
     ] = "cifar10c",
     size: Size = None,
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
+    on: On = "processes",
+    address: Address = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")
     ] = None,
@@ -59,7 +61,8 @@ def bench(
 
     Flags replace values of the spec. Every cell (a method on a domain with a seed) is one file of
     records in `--out`; finished cells are not run again. `tapr report OUT` shows them. A spec that
-    goes over several streams or models, such as `leaderboard`, runs a process for every core.
+    goes over several streams or models, such as `leaderboard`, runs a process for every core, and
+    `--on ray` as many tasks as the cluster has cores.
 
     Example: `tapr bench cifar10c --corruptions fog,contrast --images 1000 --out runs/first`
     """
@@ -72,8 +75,10 @@ def bench(
             typer.echo(f"{name:16s} {specs.values(name)['about']}")
         return
     values = specs.values(spec, size=size)
-    if "over" in values:
-        _sweep(values, replaced, Wanted(None, None, out, resume, as_json, quiet), log)
+    check_place(on, address)
+    if "over" in values or on == "ray":
+        wanted = Wanted(None, None, on, address, out, resume, as_json, quiet)
+        _sweep(values, replaced, wanted, log)
         return
     chosen = specs.make(specs.replaced(values, replaced.values, replaced.options))
     folder = out or Path("runs") / chosen.name
@@ -87,11 +92,13 @@ def bench(
 
 
 def _sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted, log: str | None) -> None:
-    """A spec over several values is a sweep, in as many processes as there are cores."""
+    """A spec over several values, or on Ray, is a sweep: many cells at once."""
     from tapr.errors import InputError
 
     if log:
-        raise InputError("--log is for one stream at a time, and the spec goes over several")
+        raise InputError(
+            "--log is for one stream at a time, in this process; got a spec over several, or --on"
+        )
     report_on(run_sweep(values, replaced, wanted), wanted)
 
 

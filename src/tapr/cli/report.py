@@ -13,7 +13,7 @@ from tapr.cli import app
 from tapr.cli.completing import among
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tapr.reports.html import Chapter
     from tapr.reports.leaderboard import Leaderboard
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 FEW = 4  # settings whose figures and examples fit on one page
+MOST = 10_000  # numbers that fit on one page as tables; with more a leaderboard stands alone
 Metric = Annotated[
     str,
     typer.Option(
@@ -43,10 +44,10 @@ def report(
     ] = None,
     csv: str | None = typer.Option(None, metavar="FILE", help="Write every number to a CSV file."),
     markdown: str | None = typer.Option(
-        None, metavar="FILE", help="Write the main table as Markdown."
+        None, metavar="FILE", help="Write the main tables as Markdown."
     ),
     latex: str | None = typer.Option(
-        None, metavar="FILE", help="Write the main table as LaTeX (booktabs)."
+        None, metavar="FILE", help="Write the main tables as LaTeX (booktabs)."
     ),
     parquet: Annotated[
         Path | None,
@@ -78,15 +79,17 @@ def report(
     for problem in results.problems:
         typer.echo(f"tapr: warning: {problem}", err=True)
     tables = [table(setting, wanted) for setting in results.settings]
-    _write_tables(tables, csv, markdown, latex)
+    board = leaderboard(tables)
+    _write_tables(tables, board, csv, markdown, latex)
     if figures or out or not (csv or markdown or latex or parquet):
-        board = leaderboard(tables)
         few = board is None or len(tables) <= FEW
         if figures:
             _write_figures(_chapters(tables, examples, True), board, figures)
         if out or not figures:
             out = out or Path("report.html")
-            chapters = _chapters(tables, examples, few)
+            numbers = sum(len(row.cells) for table in tables for row in table.rows)
+            whole = board is None or numbers <= MOST
+            chapters = _chapters(tables, examples, few) if whole else []
             command = shlex.join(["tapr", "report", *map(str, runs), "-o", str(out)])
             _write(out, _page(chapters, results, command, board).encode())
 
@@ -99,16 +102,24 @@ def _write_parquet(runs: list[Path], path: Path) -> None:
 
 
 def _write_tables(
-    tables: Sequence[Table], csv: str | None, markdown: str | None, latex: str | None
+    tables: Sequence[Table],
+    board: Leaderboard | None,
+    csv: str | None,
+    markdown: str | None,
+    latex: str | None,
 ) -> None:
     from tapr.reports import export
 
-    wanted = ((csv, export.to_csv), (markdown, export.to_markdown), (latex, export.to_latex))
+    wanted: tuple[tuple[str | None, Callable[[], str]], ...] = (
+        (csv, lambda: export.to_csv(tables)),
+        (markdown, lambda: export.to_markdown(tables, board)),
+        (latex, lambda: export.to_latex(tables, board)),
+    )
     for where, make in wanted:
         if where == STDOUT:
-            typer.echo(make(tables), nl=False)
+            typer.echo(make(), nl=False)
         elif where:
-            _write(Path(where), make(tables).encode())
+            _write(Path(where), make().encode())
 
 
 def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapter]:

@@ -1,4 +1,4 @@
-"""`tapr sweep` and `tapr ablate`: a benchmark over a grid, in parallel processes."""
+"""`tapr sweep` and `tapr ablate`: a benchmark over a grid, in parallel processes or on Ray."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tapr.cli import app
-from tapr.cli.completing import ablations, specs
+from tapr.cli.completing import ablations, among, specs
 from tapr.cli.overrides import Replaced, with_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tapr.cli.bench_views import BenchView
+    from tapr.runs.parallel import Event
     from tapr.runs.sweep import Task
 
 Assignments = Annotated[
@@ -38,6 +39,25 @@ Jobs = Annotated[
         help="The number of processes, of one thread each.  [default: one per core; 1 on a GPU]",
     ),
 ]
+PLACES = ("processes", "ray")
+On = Annotated[
+    str,
+    typer.Option(
+        "--on",
+        metavar="WHERE",
+        help="Where the cells run: in `processes` of this machine, or as tasks of `ray`, here or on"
+        " a cluster (needs `torch-tapr[ray]`).",
+        autocompletion=among(PLACES),
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="The Ray cluster of --on ray: HOST:PORT, or `auto` for the one this machine belongs"
+        " to.  [default: a Ray of its own on this machine]",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")]
 Resume = Annotated[
     bool,
@@ -58,6 +78,8 @@ class Wanted:
 
     over: list[str] | None
     jobs: int | None
+    on: str
+    address: str | None
     out: Path | None
     resume: bool
     as_json: bool
@@ -73,6 +95,8 @@ def sweep(
     size: Size = None,
     over: Assignments = None,
     jobs: Jobs = None,
+    on: On = "processes",
+    address: Address = None,
     out: Out = None,
     resume: Resume = True,
     as_json: AsJson = False,
@@ -85,13 +109,14 @@ def sweep(
     The values come from the spec's table `[over]` and from `--over`, which wins. A key is a field
     of the spec (`batch_size`), an option of its methods (`lr`, `steps`) or an option of their
     augmentation (`severity`, `m`). A method that has no such option runs once. The records are
-    those of `tapr bench`, whatever `--jobs` is, and a killed sweep resumes where it stopped.
+    those of `tapr bench`, whatever `--jobs` and `--on` are, and a killed sweep resumes where it
+    stopped.
 
     Example: `tapr sweep demo --over lr=1e-4,1e-3 --over steps=1,5 --out runs/grid`
     """
     from tapr.runs import spec as specs
 
-    wanted = Wanted(over, jobs, out, resume, as_json, quiet)
+    wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
     report_on(run_sweep(specs.values(spec, size=size), replaced, wanted), wanted)
 
 
@@ -107,6 +132,8 @@ def ablate(
     ],
     over: Assignments = None,
     jobs: Jobs = None,
+    on: On = "processes",
+    address: Address = None,
     out: Out = None,
     resume: Resume = True,
     as_json: AsJson = False,
@@ -126,7 +153,8 @@ def ablate(
     from tapr.runs.sweep import ABLATIONS
 
     values = specs.values(name, ABLATIONS)
-    folder = run_sweep(values, replaced, Wanted(over, jobs, out, resume, as_json, quiet))
+    wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
+    folder = run_sweep(values, replaced, wanted)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    figure: tapr figures {folder} --only {name}")
 
@@ -144,6 +172,7 @@ def run_sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Pat
     from tapr.runs import sweep as sweeps
     from tapr.runs.store import locked
 
+    check_place(wanted.on, wanted.address)
     over = {**values.pop("over", {}), **sweeps.parse(wanted.over or [])}
     made = sweeps.expand(specs.replaced(values, replaced.values, replaced.options), over)
     folder = wanted.out or Path("runs") / made[0].name
@@ -151,22 +180,37 @@ def run_sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Pat
     check_fresh(folder, wanted.resume)
     view = view_of([task.cell for task in tasks], wanted.as_json, wanted.quiet)
     with locked(folder):
-        _show(tasks, folder, wanted.jobs or _default_jobs(tasks), view)
+        _show(tasks, folder, wanted, view)
     return folder
 
 
-def _default_jobs(tasks: Sequence[Task]) -> int:
-    from tapr.runs.parallel import usable_cores
+def check_place(on: str, address: str | None) -> None:
+    """Refuse an unknown place to run cells, and an address where there is nothing to reach."""
+    from tapr.errors import InputError, UnknownNameError
+    from tapr.registry import suggest
 
-    return usable_cores() if all(task.spec.device == "cpu" for task in tasks) else 1
+    if on not in PLACES:
+        raise UnknownNameError(f"unknown place {on!r} to run cells on; {suggest(on, PLACES)}")
+    if address is not None and on != "ray":
+        raise InputError(f"expected --on ray with --address {address}, got --on {on}")
 
 
-def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: BenchView) -> None:
+def _events(tasks: Sequence[Task], folder: Path, wanted: Wanted) -> Iterator[Event]:
+    """Run the cells where they are wanted."""
+    from tapr.runs import on_ray, parallel
+
+    if wanted.on == "ray":
+        return on_ray.run(tasks, folder, wanted.jobs, wanted.address)
+    by_cores = all(task.spec.device == "cpu" for task in tasks)
+    jobs = wanted.jobs or (parallel.usable_cores() if by_cores else 1)
+    return parallel.run(tasks, folder, jobs)
+
+
+def _show(tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView) -> None:
     """Run what is not finished, and show all; what failed is named at the end."""
     from tapr.cli.ending import stopped
     from tapr.errors import TaprError
     from tapr.records import BatchRecord
-    from tapr.runs.parallel import run
     from tapr.runs.store import Journal
 
     failed: list[str] = []
@@ -178,7 +222,7 @@ def _show(tasks: Sequence[Task], folder: Path, jobs: int, view: BenchView) -> No
                     view.start(cell, journal.run)
                     view.finish(cell)
             left = [task for task in tasks if not journals[task.cell].finished]
-            for kind, cell, detail in run(left, folder, jobs):
+            for kind, cell, detail in _events(left, folder, wanted):
                 if kind == "start":
                     view.start(cell, journals[cell].run)
                 elif isinstance(detail, BatchRecord):

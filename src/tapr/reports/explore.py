@@ -19,7 +19,7 @@ Number = list[float | None] | float | None  # a value, or a value and the ends o
 
 
 def data(board: Leaderboard) -> str:
-    """JSON that may stand in a page's script element."""
+    """All of it as JSON."""
     names = [line.name for line in board.lines]
     known = [metric for metric in METRICS.values() if _has(board.tables, metric)]
     content = {
@@ -41,7 +41,7 @@ def data(board: Leaderboard) -> str:
         },
         "curves": [_curves(table, names) for table in board.tables],
     }
-    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(content, separators=(",", ":"))
 
 
 def _has(tables: Sequence[Table], metric: Metric) -> bool:

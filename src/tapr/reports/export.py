@@ -9,12 +9,13 @@ from typing import Any
 
 from tapr import names
 from tapr.reports import titles
+from tapr.reports.leaderboard import Leaderboard
 from tapr.reports.results import Setting
 from tapr.reports.tables import Estimate, Row, Table
-from tapr.reports.words import heading, sentence
+from tapr.reports.words import heading, sentence, stream
 
 CSV_COLUMNS = (
-    *("data", "origin", "model", "protocol", "order", "batch_size", "severity"),
+    *("data", "origin", "model", "protocol", "order", "batch_size", "severity", "stream"),
     *("method", "statistics", "domain", "{metric}", "low", "high", "interval"),
     *("images", "seeds", "finished", "paper", "published", "source"),
 )
@@ -43,7 +44,7 @@ def _csv_line(table: Table, row: Row, domain: str, cell: Estimate) -> list[objec
     facts = {**setting.facts, "origin": names.origin(**origin) if origin else ""}
     return [
         *(facts.get(key) for key in CSV_COLUMNS[:6]),
-        *(setting.severity, row.system.name, row.system.statistics, domain),
+        *(setting.severity, stream(setting), row.system.name, row.system.statistics, domain),
         *(f"{v:.6f}" if math.isfinite(v) else "" for v in (cell.value, *cell.interval)),
         *(cell.over, cell.images, cell.seeds, cell.finished),
     ]
@@ -62,16 +63,26 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def to_markdown(tables: Sequence[Table]) -> str:
-    """A Markdown table for each setting; the best of a column is bold."""
-    return "\n".join(_markdown(table) for table in tables)
+def to_markdown(tables: Sequence[Table], board: Leaderboard | None = None) -> str:
+    """A Markdown table for each setting, after that of the leaderboard; the best are bold."""
+    first = [_board_markdown(board)] if board else []
+    return "\n".join(first + [_markdown(table) for table in tables])
+
+
+def _board_markdown(board: Leaderboard) -> str:
+    head, body = _board_grid(board, "**{}**", "[{} - {}]")
+    return f"### Leaderboard: {_title(board.tables[0]).lower()}\n\n{_pipes(head, body, 1)}\n"
+
+
+def _pipes(head: list[str], body: list[list[str]], names: int) -> str:
+    """A table of Markdown; the columns behind the names are numbers."""
+    lines = [head, [*["---"] * names, *["---:"] * (len(head) - names)], *body]
+    rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _markdown(table: Table) -> str:
-    head, body = _grid(table, "**{}**", "[{} - {}]", "†")
-    lines = [head, ["---", "---", *["---:"] * (len(head) - 2)], *body]
-    rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
-    text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    text = _pipes(*_grid(table, "**{}**", "[{} - {}]", "†"), 2)
     below = f"\n{sentence(table.published)}\n" if table.has_published else ""
     return f"### {heading(table.setting)}\n\n{_title(table)}.\n\n{text}\n{below}"
 
@@ -81,9 +92,10 @@ def _title(table: Table) -> str:
     return table.metric.heading.replace(", %", " in %")
 
 
-def to_latex(tables: Sequence[Table]) -> str:
-    r"""A LaTeX table (`\usepackage{booktabs}`) for each setting; the best of a column is bold."""
-    return "\n".join(_latex(table) for table in tables)
+def to_latex(tables: Sequence[Table], board: Leaderboard | None = None) -> str:
+    r"""A LaTeX table (`\usepackage{booktabs}`) for each setting, after that of the leaderboard."""
+    first = [_board_latex(board)] if board else []
+    return "\n".join(first + [_latex(table) for table in tables])
 
 
 _ESCAPES = str.maketrans(
@@ -92,20 +104,30 @@ _ESCAPES = str.maketrans(
 )
 
 
+def _board_latex(board: Leaderboard) -> str:
+    head, body = _board_grid(board, r"\textbf{{{}}}", "[{}--{}]")
+    return _booktabs(head, body, 1, f"Leaderboard. {board.metric.heading}, and mean rank.")
+
+
 def _latex(table: Table) -> str:
     head, body = _grid(table, r"\textbf{{{}}}", "[{}--{}]", r"$^\dagger$")
-    titles = [title.translate(_ESCAPES) for title in head]
-    lines = [[*(cell.translate(_ESCAPES) for cell in line[:2]), *line[2:]] for line in body]
-    caption = heading(table.setting) + "."
+    title = table.metric.heading.replace(", %", " (%)")
+    caption = f"{title}. {heading(table.setting)}."
     if table.has_published:
         caption += f" {sentence(table.published)}"
-    title = table.metric.heading.replace(", %", " (%)").translate(_ESCAPES)
+    return _booktabs(head, body, 2, caption)
+
+
+def _booktabs(head: list[str], body: list[list[str]], names: int, caption: str) -> str:
+    """A table of LaTeX; the columns behind the names are numbers."""
+    titles = [title.translate(_ESCAPES) for title in head]
+    lines = [[*(cell.translate(_ESCAPES) for cell in line[:names]), *line[names:]] for line in body]
     return "\n".join(
         [
             r"\begin{table}",
             r"    \centering",
-            rf"    \caption{{{title}. {caption.translate(_ESCAPES)}}}",
-            rf"    \begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}",
+            rf"    \caption{{{caption.translate(_ESCAPES)}}}",
+            rf"    \begin{{tabular}}{{{'l' * names}{'r' * (len(head) - names)}}}",
             r"        \toprule",
             "        " + " & ".join(titles) + r" \\",
             r"        \midrule",
@@ -116,6 +138,24 @@ def _latex(table: Table) -> str:
             "",
         ]
     )
+
+
+def _board_grid(board: Leaderboard, bold: str, interval: str) -> tuple[list[str], list[list[str]]]:
+    """The heading and the lines of the leaderboard as text: a column for each setting."""
+    settings = [table.setting for table in board.tables]
+    several = len({setting.facts.get("model") for setting in settings}) > 1
+    heads = [f"{stream(s)}, {s.facts.get('model')}" if several else stream(s) for s in settings]
+    best = board.best
+    body = []
+    for line in board.lines:
+        known = line.rank is not None and math.isfinite(line.interval.low)
+        ends = interval.format(*(f"{end:.1f}" for end in line.interval)) if known else "-"
+        row = [line.look.title, "-" if line.rank is None else f"{line.rank:.1f}", ends]
+        for place, top in zip(line.places, best, strict=True):
+            text = board.metric.text(place.estimate.value) if place else "-"
+            row.append(bold.format(text) if place and place.estimate.value == top else text)
+        body.append(row)
+    return ["method", "mean rank", "95 % interval", *heads], body
 
 
 def _grid(

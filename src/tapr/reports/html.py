@@ -1,6 +1,7 @@
 """The page: one file, nothing to fetch."""
 
 import base64
+import gzip
 import io
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -51,7 +52,10 @@ def page(
     version: str,
     board: Leaderboard | None = None,
 ) -> str:
-    """The whole page; with a leaderboard also what compares the settings, and its controls."""
+    """The whole page; with a leaderboard also what compares the settings, and its controls.
+
+    A leaderboard may stand alone, without chapters.
+    """
     jinja = need("jinja2")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(_template("report.html"))
@@ -71,11 +75,7 @@ def page(
 
 def _board(board: Leaderboard) -> dict[str, Any]:
     """The ranks as a table, the frontier, and the numbers and code of the controls."""
-    metric = board.metric
-    best = [
-        metric.best([place.estimate.value for line in board.lines if (place := line.places[n])])
-        for n in range(len(board.tables))
-    ]
+    metric, best = board.metric, board.best
     drawing = costs(board)
     return {
         "metric": metric.heading,
@@ -114,7 +114,7 @@ def _board(board: Leaderboard) -> dict[str, Any]:
             "caption": drawing.caption,
             "svg": inline(drawing, "board-frontier"),
         },
-        "data": explore.data(board),
+        "data": base64.b64encode(gzip.compress(explore.data(board).encode(), mtime=0)).decode(),
         "style": _template("explore.css"),
         "script": _template("explore.js"),
     }

@@ -55,6 +55,12 @@ class Leaderboard(NamedTuple):
         """What the methods are ranked by."""
         return self.tables[0].metric
 
+    @property
+    def best(self) -> list[float | None]:
+        """The best value in each setting."""
+        columns = zip(*(line.places for line in self.lines), strict=True)
+        return [self.metric.best([p.estimate.value for p in column if p]) for column in columns]
+
 
 def leaderboard(tables: Sequence[Table]) -> Leaderboard | None:
     """The methods of several settings ranked; None unless two methods meet in two settings."""

@@ -24,13 +24,14 @@ from typing import Literal, NamedTuple
 import torch
 
 from tapr import process
-from tapr.errors import TaprError
+from tapr.errors import DataError, TaprError
 from tapr.records import BatchRecord
 from tapr.runs.bench import Bench, Cell
+from tapr.runs.spec import Spec
 from tapr.runs.sweep import Task
 
 PATIENCE = 10  # seconds that a process asked to end gets
-_THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Event(NamedTuple):
@@ -74,6 +75,31 @@ class Worker:
         self.process.join()
 
 
+class Cells:
+    """The cells that a process runs one after another: their data and model stay in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._bench: Bench | None = None
+
+    def run(self, spec: Spec, file: str) -> Iterator[BatchRecord]:
+        """Run the cell of a spec that has this file, from where the file ends."""
+        if self._bench is None or self._bench.spec != spec:
+            self._bench = Bench(spec, self.folder)
+        found = [cell for cell in self._bench.cells if cell.file == file]
+        if not found:
+            raise DataError(
+                f"expected the cell {file}, got a spec that makes none here: give every machine the"
+                " same version of tapr, the same model and the same data"
+            )
+        yield from self._bench.run(found[0])
+
+
+def reason(error: Exception) -> str:
+    """Why a cell failed, for its event."""
+    return str(error) if isinstance(error, TaprError) else f"{type(error).__name__}: {error}"
+
+
 def usable_cores() -> int:
     """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -107,26 +133,11 @@ def run(tasks: Sequence[Task], folder: Path, jobs: int) -> Iterator[Event]:
 def _start(folder: Path) -> Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, folder), daemon=True)
-    with _single_threaded(), _uninterrupted():
-        process.start()
+    started = context.Process(target=_work, args=(theirs, folder), daemon=True)
+    with process.variables(ONE_THREAD), _uninterrupted():
+        started.start()
     theirs.close()
-    return Worker(process, ours)
-
-
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Processes started now import torch with one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(_THREADS)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return Worker(started, ours)
 
 
 @contextmanager
@@ -150,20 +161,15 @@ def _work(pipe: Connection, folder: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     Thread(target=_end_with_parent, daemon=True).start()
-    bench: Bench | None = None
+    cells = Cells(folder)
     while True:
         spec, file = pipe.recv()
         try:
-            if bench is None or bench.spec != spec:
-                bench = Bench(spec, folder)
-            cell = next(cell for cell in bench.cells if cell.file == file)
-            for record in bench.run(cell):
+            for record in cells.run(spec, file):
                 pipe.send(("batch", record))
             pipe.send(("done", None))
-        except TaprError as error:
-            pipe.send(("failed", str(error)))
         except Exception as error:
-            pipe.send(("failed", f"{type(error).__name__}: {error}"))
+            pipe.send(("failed", reason(error)))
 
 
 def _end_with_parent() -> None:

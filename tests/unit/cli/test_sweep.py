@@ -77,3 +77,16 @@ def test_finished_cells_are_shown_and_not_run_again(jobs: list[int], tmp_path: P
 )
 def test_bad_input_gets_a_sentence(arguments: list[str], message: str) -> None:
     assert message in str(run(*arguments).exception)
+
+
+def test_where_cells_run_is_checked_before_anything_else(jobs: list[int], tmp_path: Path) -> None:
+    wrong = {
+        ("--on", "rya"): "unknown place 'rya' to run cells on; did you mean 'ray'?",
+        ("--address", "auto"): "expected --on ray with --address auto, got --on processes",
+    }
+    for command in (["sweep", "digits"], ["bench", "digits"], ["ablate", "lr"]):
+        for flags, message in wrong.items():
+            done = run(*command, *QUICK, *flags, "--out", str(tmp_path / "out"))
+            assert isinstance(done.exception, tapr.TaprError)
+            assert message in str(done.exception)
+    assert not (tmp_path / "out").exists()
