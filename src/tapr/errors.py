@@ -5,7 +5,8 @@ TaprError
 │   └── UnknownNameError (KeyError)   a name nobody knows, with the nearest ones
 ├── ModelError                  the model cannot be adapted, or loaded, as asked
 ├── StateError                  a saved state is not ours, damaged, or of another model
-└── DataError                   a data set, archive or record on disk is missing or wrong
+├── DataError                   a data set, archive or record on disk is missing or wrong
+└── SyncError                   of the processes that adapt together, one is gone or hangs
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,10 @@ class StateError(TaprError):
 
 class DataError(TaprError):
     """A data set, archive or record on disk is missing or wrong."""
+
+
+class SyncError(TaprError):
+    """Of the processes that adapt together, one is gone, hangs, or has another model."""
 
 
 # What pydantic calls a problem -> what it expected; braces are filled from the problem itself.

@@ -15,6 +15,7 @@ SAYS = {
     "nearest_mean.py": PROMISES,
     "observers.py": "seconds/learning",
     "sharpness_aware.py": PROMISES,
+    "torchrun.py": "1 processes, ",
     "adapt_one_batch.py": "3 forwards an image",
     "compare_methods.py": "pest ",
     "dataloader_loop.py": "batch 4: mean confidence",

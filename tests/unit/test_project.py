@@ -15,7 +15,7 @@ from tapr import names
 from tapr.methods import own
 
 SOURCE = Path(tapr.__file__).parent
-BASE = {"errors", "files", "names", "registry", "rng", "types"}
+BASE = {"errors", "files", "names", "registry", "rng", "sync", "types"}
 # Package or module -> what of tapr it may import, besides itself: docs/design.md.
 LAYERS = {
     "errors": set(),
@@ -23,6 +23,7 @@ LAYERS = {
     "types": set(),
     "registry": {"errors"},
     "rng": {"errors"},
+    "sync": {"errors"},
     "files": {"errors"},
     "cache": {"errors", "files"},
     "process": set(),
@@ -44,6 +45,7 @@ LAYERS["testing"] = {"adapters", "errors", "types"}
 LAYERS["client"] = {"errors"}
 LAYERS["service"] = set(LAYERS) - {"client", "reports", "testing"}
 LAYERS["cli"] = set(LAYERS)
+LAYERS["__main__"] = {"cli"}
 
 
 def imports(path: Path) -> Iterator[str]:

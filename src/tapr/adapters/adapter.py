@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
-from tapr import rng
-from tapr.adapters import moving
+from tapr import rng, sync
+from tapr.adapters import moving, syncing
 from tapr.adapters.checks import RANGES, check_images, explained
 from tapr.adapters.cost import Cost, Passes, predicted
 from tapr.adapters.guard import MODES, Guard, Mode
@@ -21,10 +21,10 @@ from tapr.adapters.moving import Moment
 from tapr.adapters.needs import Needs, check_model, copied, own_memory
 from tapr.adapters.shadow import Said
 from tapr.errors import InputError, StateError
-from tapr.models import state
-from tapr.models.layout import LAYOUTS, Layout, arrange, matching, probe
-from tapr.models.output import logits_of
+from tapr.models import shared, state
+from tapr.models.layout import LAYOUTS, Layout, arrange, probe
 from tapr.models.scope import Scope, select
+from tapr.sync import Batch, Sync
 from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr")
@@ -39,6 +39,9 @@ class Adapter(nn.Module, ABC):
     What moves is every tensor below the adapter except the model's frozen parameters; `reset`,
     `save`, `load`, `deepcopy` and the rollback after an error follow from that. Any number of
     threads may call an adapter: their calls take turns.
+
+    Within a `torch.distributed` group all processes adapt together, each on its own images, as one
+    process would on all of them (docs/cluster.md); `sync=False` leaves them apart.
     """
 
     title: ClassVar[str] = ""  # as tables and figures show it; the class's name if empty
@@ -46,6 +49,7 @@ class Adapter(nn.Module, ABC):
     needs: ClassVar[Needs] = Needs()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # beside the defaults, called "paper"
     adapts: ClassVar[bool] = True  # False for the model as it came: the baseline
+    only_own = False  # are images only run through the model? Then processes keep theirs
 
     def __init__(
         self,
@@ -56,10 +60,13 @@ class Adapter(nn.Module, ABC):
         inplace: bool = False,
         layout: Layout = "kept",
         guard: Mode = "watch",
+        sync: Sync = "auto",
     ) -> None:
         super().__init__()
         LAYOUTS.check(layout)
         MODES.check(guard)
+        syncing.check(sync)
+        model = syncing.unwrapped(model)
         check_model(model, self.needs)
         inside = set() if scope is None else set(select(model, scope))
         self.model = model if inplace else copied(model)
@@ -71,6 +78,8 @@ class Adapter(nn.Module, ABC):
         self.layout = layout
         arrange(self.model, layout)
         self.generator = rng.generator(seed, "views")
+        self.sync = sync
+        self.spread: Batch | None = None  # the batch at hand, if processes share it
         self.guard = Guard(guard if self.adapts else "off", self.model)
         self.recipe: Mapping[str, object] = {}
         self.batches = 0  # predicted so far, whatever was reset or loaded since
@@ -182,15 +191,19 @@ class Adapter(nn.Module, ABC):
         moving.put_back(self, self.frozen, moment, generators=generators)
 
     @final
-    def logits(self, images: Tensor, model: nn.Module | None = None) -> Tensor:
-        """Run the model, or another one such as a teacher, and find its logits [B, K]."""
+    def logits(self, images: Tensor, model: nn.Module | None = None, *, views: int = 1) -> Tensor:
+        """Run the model, or another one such as a teacher, and find its logits [B, K].
+
+        The images may be `views` of a batch behind one another. Processes that share the batch run
+        a part each, and all get the logits of the whole.
+        """
         model = model or self.model
-        self._counts[0] += len(images)
-        self._counts[1] += len(images) * torch.is_grad_enabled()
-        given = matching(model, images, self.layout).clone()  # which the model may write into
+        share = self.spread.share(len(images), views) if self.spread else None
+        rows = share.images * views if share else len(images)
+        self._counts[0] += rows
+        self._counts[1] += rows * torch.is_grad_enabled()
         with explained(images, model):
-            output = model(given)
-        return logits_of(output, len(images))
+            return shared.logits(model, images, self.layout, share)
 
     def as_voters(self, logits: Tensor) -> Said | None:
         """What voters said about the batch at hand, if the source model was among them."""
@@ -285,6 +298,11 @@ class Adapter(nn.Module, ABC):
         """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""
         return self
 
+    @property
+    def _ddp_params_and_buffers_to_ignore(self) -> None:
+        """DistributedDataParallel asks for this first of all: the place to tell whoever uses it."""
+        syncing.bare(self, "DistributedDataParallel")
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
@@ -303,7 +321,19 @@ class Adapter(nn.Module, ABC):
 
     def _predict(self, images: Tensor) -> Prediction:
         self._check_process()
-        images = check_images(images, self.model)
+        group = sync.group() if self.sync else None
+        if group is None:
+            images = check_images(images, self.model)
+            return self._predict_batch(images, len(images))
+        images, batch = syncing.gathered(self, group, images)
+        self.spread = batch if batch.images else None
+        try:
+            prediction = self._predict_batch(images, batch.images)
+            return prediction._replace(logits=prediction.logits[batch.here])
+        finally:
+            self.spread = None
+
+    def _predict_batch(self, images: Tensor, count: int) -> Prediction:
         self.model.eval()
         if self.layout == "probe" and len(images):
             self._settle(probe(self.model, images))
@@ -313,9 +343,9 @@ class Adapter(nn.Module, ABC):
         began = time.perf_counter()
         batches = self.batches
         try:
-            prediction = self.adapt(images) if len(images) else self._nothing(images)
+            prediction = self.adapt(images) if count else self._nothing(images)
             forward, backward = self._counts
-            if len(images):
+            if count:
                 prediction = self.guard.judge(self, images, prediction)
             self.batches = batches + 1
         except BaseException:

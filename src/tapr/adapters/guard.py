@@ -21,8 +21,10 @@ from torch import Tensor, nn
 from tapr.adapters.health import ENOUGH, Comparison, show_nothing
 from tapr.adapters.moving import Moment
 from tapr.adapters.shadow import VOTERS, Said, Shadow, ask
+from tapr.errors import SyncError
 from tapr.models.state import all_finite
 from tapr.registry import Registry
+from tapr.sync import Share
 from tapr.types import Health, Prediction
 
 if TYPE_CHECKING:
@@ -112,14 +114,15 @@ class Guard(nn.Module):
         if self.shadow is None or self.blind:
             return prediction
         own = adapter.as_voters(prediction.logits)
-        places = self._places(len(images), 1 if self.mode == "act" or own else EVERY)
+        count = len(prediction.logits)
+        places = self._places(count, 1 if self.mode == "act" or own else EVERY)
         if not len(places):
             return prediction
-        few = images if len(places) == len(images) else images[places]
-        if show_nothing(few) > 0.5:
+        few, share = _some(adapter, images, places)
+        if show_nothing(few, share) > 0.5:
             return self._nothing_shown(adapter, images, prediction)
         memory = self._memory()
-        said = own or self._ask(adapter, few)
+        said = own or self._ask(adapter, few, share)
         if said is None:
             return prediction
         health = self.comparison(
@@ -129,7 +132,7 @@ class Guard(nn.Module):
             _recall(memory)  # the logits of some image are not finite: there is nothing to compare
             return prediction
         health = health._replace(distance=_distance(adapter))
-        asked = 0 if own else len(VOTERS) * len(few)
+        asked = 0 if own else len(VOTERS) * len(places)
         if self.mode == "act":
             safe = prediction.logits if own else said.answer
             health, logits = self._act(adapter, health, prediction.logits, safe)
@@ -143,11 +146,11 @@ class Guard(nn.Module):
         count = (before + images) // every - before // every
         return torch.arange(count, device=self.seen.device) * images // max(count, 1)
 
-    def _ask(self, adapter: "Adapter", images: Tensor) -> Said | None:
+    def _ask(self, adapter: "Adapter", images: Tensor, share: Share | None) -> Said | None:
         assert self.shadow is not None
         try:
-            said: Said = self.shadow(adapter, images)
-        except (MemoryError, torch.OutOfMemoryError):
+            said: Said = self.shadow(adapter, images, share)
+        except (MemoryError, torch.OutOfMemoryError, SyncError):
             raise
         except Exception as error:
             if self.mode == "act":
@@ -164,8 +167,9 @@ class Guard(nn.Module):
         health = Health("harm", "most of the images show nothing: one colour, or only noise")
         if self.mode == "act":
             self._unlearn(adapter)
-            logits = ask(adapter, images).to(prediction.logits.dtype)
-            prediction = prediction._replace(logits=logits, shadow=len(images))
+            share = adapter.spread.share(len(images)) if adapter.spread else None
+            logits = ask(adapter, images, share).to(prediction.logits.dtype)
+            prediction = prediction._replace(logits=logits, shadow=len(logits))
             health = health._replace(action="unlearnt")
         return self._told(health, prediction)
 
@@ -208,6 +212,13 @@ class Guard(nn.Module):
             (module, {k: None if b is None else b.clone() for k, b in module._buffers.items()})
             for module in self.modules()
         ]
+
+
+def _some(adapter: "Adapter", images: Tensor, places: Tensor) -> tuple[Tensor, Share | None]:
+    """The images at these places, and which of them each process has, if several share them."""
+    if adapter.spread:
+        return adapter.spread.some(images, places)
+    return (images if len(places) == len(images) else images[places]), None
 
 
 def _recall(memory: Memory) -> None:

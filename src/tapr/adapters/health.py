@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tapr.adapters.shadow import Said
+from tapr.sync import Share
 from tapr.types import Health, Verdict
 
 ENOUGH = 32  # images before there is a verdict
@@ -25,19 +26,29 @@ ROUGH = 0.9  # of white noise: how far neighbouring pixels differ
 LEVEL = 1 / 255  # a grey level
 
 
-def show_nothing(images: Tensor) -> float:
+def show_nothing(images: Tensor, share: Share | None = None) -> float:
     """The share of images [B, C, H, W] in [0, 1] of one colour, or of noise without structure.
+
+    Processes that `share` the images look at theirs, and all say the same.
 
     >>> black, noise = torch.zeros(4, 3, 8, 8), torch.rand(4, 3, 8, 8)
     >>> show_nothing(black), show_nothing(noise), show_nothing(noise.cumsum(3) / 8)
     (1.0, 1.0, 0.0)
     """
-    few = images[torch.arange(0, len(images), max(1, len(images) // LOOKED_AT))].float()
-    low, high = few.aminmax(dim=3)
+    count, first = (share.images, share.first) if share else (len(images), 0)
+    places = torch.arange(0, count, max(1, count // LOOKED_AT)) - first
+    few = images[places[(places >= 0) & (places < len(images))]].float()
+    blank = _shows_nothing(few).sum() if len(few) else torch.tensor(0, device=images.device)
+    return int(share.total(blank) if share else blank) / len(places)
+
+
+def _shows_nothing(images: Tensor) -> Tensor:
+    """Which of the images do, [B]."""
+    low, high = images.aminmax(dim=3)
     flat = (high.amax(2) - low.amin(2)).amax(1) <= LEVEL
-    across = few.diff(dim=3).square().mean((1, 2, 3))  # of white noise, twice its variance
-    noise = across > ROUGH * 2 * few.var((2, 3), correction=0).mean(1)
-    return float((flat | noise).float().mean())
+    across = images.diff(dim=3).square().mean((1, 2, 3))  # of white noise, twice its variance
+    noise = across > ROUGH * 2 * images.var((2, 3), correction=0).mean(1)
+    return flat | noise
 
 
 class Comparison(nn.Module):

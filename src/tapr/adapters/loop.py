@@ -79,6 +79,7 @@ class Loop(Adapter):
         self.running = Running(self.model, compile=compile, amp=amp)
         self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
+        self.only_own = self.only_own and views is None and memory is None
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
         if objective is not None:
@@ -98,7 +99,7 @@ class Loop(Adapter):
         for lesson in self._lessons(images, answer):
             views = None
             for _ in range(self.schedule.steps):
-                if self.guard.refused or not self.budget.fits():
+                if self.guard.refused or not self._fits(images):
                     break  # the same batch would only do it again; or there is no time left
                 said: list[tuple[Outputs, Loss]] = []
                 with self.budget.step(), self.guard.step(self, first=loss is None):
@@ -222,7 +223,9 @@ class Loop(Adapter):
 
     def _begin(self, images: Tensor) -> None:
         self._timings, self._said = {}, None
-        self.budget.begin(len(images))
+        self.budget.begin(self.spread.images if self.spread else len(images))
+        if self.spread and self.running.compiles:
+            raise InputError("expected compile=False where processes share a batch, got True")
         if self.schedule.episodic:
             self.restart()
             self.guard.mark(self)
@@ -232,6 +235,13 @@ class Loop(Adapter):
                 self._run("feeding", images)
                 if not all_finite(self.norms.stored()):
                     raise NotFinite("the statistics of this batch are not finite")
+
+    def _fits(self, images: Tensor) -> bool:
+        """Is there time for another step, in every process?"""
+        fits = self.budget.fits()
+        if self.budget.seconds is None or self.spread is None:
+            return fits
+        return self.spread.group.all(fits, images.device)
 
     @property
     def _answers_first(self) -> bool:
@@ -253,7 +263,7 @@ class Loop(Adapter):
     def _outputs(self, views: Tensor, lesson: Lesson, teacher: Tensor | None) -> Outputs:
         """What the model says about all views, by one forward."""
         images = len(lesson.images)
-        count = len(views) // images
+        count = len(views) // images if images else 1
         if self.norms.feeds_apart(count):
             with torch.no_grad(), self.norms.feeding():
                 self._run("feeding", views[:images])
@@ -265,16 +275,17 @@ class Loop(Adapter):
     def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
         """Logits [V, B, K], and features [V, B, D] if the method has a use for them."""
         if self._layer is None:
-            return _by_view(self._run(kind, views), count), None
+            return _by_view(self._run(kind, views, count), count), None
         with heads.features(self._layer) as seen:
-            logits = self._run(kind, views)
-        features = heads.only(seen, len(views))
+            logits = self._run(kind, views, count)
+        features = heads.only(seen, len(logits))
         features = features.to(views.dtype) if self.running.amp else features
         return _by_view(logits, count), _by_view(features, count)
 
-    def _run(self, kind: Kind, images: Tensor) -> Tensor:
+    def _run(self, kind: Kind, images: Tensor, views: int = 1) -> Tensor:
+        together = views if self.norms.by_view or self.only_own else 1
         with self.running(kind, images.device):
-            logits = self.logits(images)
+            logits = self.logits(images, views=together)
         return logits.to(images.dtype) if self.running.amp else logits
 
     def _backward(self, total: Tensor, images: Tensor) -> None:
@@ -292,6 +303,8 @@ class Loop(Adapter):
         with explained(images, self.model):
             (total * scale).backward()  # type: ignore[no-untyped-call]
         gradients = [p.grad for p in self.moving.values() if p.grad is not None]
+        if self.spread:
+            self.spread.group.mean_(gradients)
         if scale != 1:
             torch._foreach_div_(gradients, scale)
         norm = nn.utils.get_total_norm(gradients)

@@ -18,6 +18,7 @@ class Running:
 
     def __init__(self, model: nn.Module, *, compile: bool, amp: bool) -> None:
         self.model, self.amp = model, amp
+        self.compiles = compile
         self._compiled = {kind: _compiled() for kind in get_args(Kind)} if compile else {}
 
     @contextmanager

@@ -7,16 +7,18 @@ gradient has touched, and an answer to fall back on.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from tapr import sync
 from tapr.adapters.checks import explained
 from tapr.adapters.votes import Votes
-from tapr.models.layout import matching
-from tapr.models.output import logits_of
+from tapr.models import shared
 from tapr.models.statistics import Shift, Statistics
+from tapr.sync import Share
 
 if TYPE_CHECKING:
     from tapr.adapters.adapter import Adapter
@@ -59,17 +61,18 @@ class Shadow(nn.Module):
         self.votes = _Votes(VOTERS, "information", STATISTICS.window)
 
     @torch.no_grad()
-    def forward(self, adapter: "Adapter", images: Tensor) -> Said:
+    def forward(self, adapter: "Adapter", images: Tensor, share: Share | None = None) -> Said:
         """Ask about images; nothing but what this module remembers changes."""
         self.norms.begin()
         views = self.votes.views(images)
+        share = replace(share, views=len(VOTERS)) if share else None
         with self.norms.predicting(len(VOTERS)):
-            with _layers(self.norms.tracking, len(images)) as seen:
-                said_of_all = ask(adapter, views)
+            with _layers(self.norms.tracking, share.images if share else len(images)) as seen:
+                said_of_all = ask(adapter, views, share)
             if self.norms.forgets():
                 self.votes.forget()
-                said_of_all = ask(adapter, views)
-        logits = said_of_all.reshape(len(VOTERS), len(images), -1)
+                said_of_all = ask(adapter, views, share)
+        logits = said_of_all.unflatten(0, (len(VOTERS), -1))
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
@@ -92,8 +95,9 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, .
     found: list[tuple[Tensor, ...]] = []
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        x = inputs[0][: min(images, LOOKED_AT)].to(layer.running_mean)
-        own = torch.batch_norm_update_stats(x, None, None, 0.0)
+        x, counts = sync.beginning(inputs[0], min(images, LOOKED_AT))
+        x = x.to(layer.running_mean)
+        own = sync.moments(*torch.batch_norm_update_stats(x, None, None, 0.0), counts)
         found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
@@ -122,13 +126,12 @@ def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
 
 
 @torch.no_grad()
-def ask(adapter: "Adapter", images: Tensor) -> Tensor:
+def ask(adapter: "Adapter", images: Tensor, share: Share | None = None) -> Tensor:
     """The source model's logits [B, K]; neither the adapter nor torch's generators move."""
     model, device = adapter.model, images.device
-    given = matching(model, images, adapter.layout).clone()
     devices = [device] if device.type == "cuda" else []
     with explained(images, model), as_source(adapter), torch.random.fork_rng(devices):
-        return logits_of(model(given), len(images))
+        return shared.logits(model, images, adapter.layout, share)
 
 
 @contextmanager

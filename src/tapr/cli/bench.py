@@ -62,11 +62,14 @@ def bench(
     Flags replace values of the spec. Every cell (a method on a domain with a seed) is one file of
     records in `--out`; finished cells are not run again. `tapr report OUT` shows them. A spec that
     goes over several streams or models, such as `leaderboard`, runs a process for every core, and
-    `--on ray` as many tasks as the cluster has cores.
+    `--on ray` as many tasks as the cluster has cores. Under `torchrun -m tapr bench` all processes
+    share every batch and adapt as one.
 
     Example: `tapr bench cifar10c --corruptions fog,contrast --images 1000 --out runs/first`
     """
+    from tapr.cli.bench_views import BenchView
     from tapr.runs import spec as specs
+    from tapr.runs import together
     from tapr.runs.bench import Bench
     from tapr.runs.store import locked
 
@@ -82,10 +85,14 @@ def bench(
         return
     chosen = specs.make(specs.replaced(values, replaced.values, replaced.options))
     folder = out or Path("runs") / chosen.name
-    logger = LOGGERS[log](folder) if log else None
     run = Bench(chosen, folder)
+    if not together.is_first():  # the first process writes and prints for all
+        with together.joined(chosen.device):
+            run_cells(run, BenchView(), None)
+        return
+    logger = LOGGERS[log](folder) if log else None
     check_fresh(folder, resume)
-    with locked(folder):
+    with locked(folder), together.joined(chosen.device):
         run_cells(run, view_of(run.cells, as_json, quiet), logger)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    page: tapr report {folder} -o report.html")
@@ -94,7 +101,13 @@ def bench(
 def _sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted, log: str | None) -> None:
     """A spec over several values, or on Ray, is a sweep: many cells at once."""
     from tapr.errors import InputError
+    from tapr.runs import together
 
+    if together.processes() > 1:
+        raise InputError(
+            "expected a spec of one stream under torchrun, got one that goes over several; `tapr"
+            " bench` alone runs its cells in as many processes as there are cores"
+        )
     if log:
         raise InputError(
             "--log is for one stream at a time, in this process; got a spec over several, or --on"

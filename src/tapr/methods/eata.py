@@ -32,6 +32,7 @@ class EATA(Learner):
     """
 
     title = "EATA"
+    only_own = True
     paper = "Niu et al., ICML 2022"
     needs = Needs(source_images="for the weights' importance (Fisher); 'eta' does without")
     presets = {"released": {"scope": "batch_norm", "optimizer": "sgd", "lr": 2.5e-4}}

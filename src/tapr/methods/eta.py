@@ -25,6 +25,7 @@ class ETA(Learner):
     """
 
     title = "ETA"
+    only_own = True
     paper = "Niu et al., ICML 2022"
     presets = {"released": {"scope": "batch_norm", "optimizer": "sgd", "lr": 2.5e-4}}
 

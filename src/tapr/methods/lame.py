@@ -19,6 +19,7 @@ class LAME(Loop):
     """
 
     title = "LAME"
+    only_own = True
     paper = "Boudiaf et al., CVPR 2022"
     needs = Needs(features="by whose distances images are neighbours")
     presets = {"released": {"kernel": "rbf"}}

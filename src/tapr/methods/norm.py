@@ -17,6 +17,7 @@ class Norm(Loop):
     """
 
     title = "norm"
+    only_own = True
     paper = "Nado et al. 2020; Schneider et al., NeurIPS 2020"
     needs = Needs(batch_norm="whose statistics this method re-estimates")
 

@@ -21,6 +21,7 @@ class RDumb(Learner):
     """
 
     title = "RDumb"
+    only_own = True
     paper = "Press et al., NeurIPS 2023"
     presets = {
         "released": {"threshold": 0.5 - 1 / 6.907755278982137, "optimizer": "sgd", "lr": 2.5e-4}

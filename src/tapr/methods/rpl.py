@@ -21,6 +21,7 @@ class RPL(Learner):
     """
 
     title = "RPL"
+    only_own = True
     paper = "Rusak et al., TMLR 2022"
     presets = {
         "released": {"scope": "all", "optimizer": "sgd", "lr": 7.5e-4, "momentum": 0.0},

@@ -31,6 +31,7 @@ class SAR(Learner):
     """
 
     title = "SAR"
+    only_own = True
     paper = "Niu et al., ICLR 2023"
     presets = {
         "released": {"lr": 2.5e-4, "scope": "named_norm", "recovery": 0.2, "forget": False},

@@ -26,6 +26,7 @@ class SHOT(Learner):
     """
 
     title = "SHOT"
+    only_own = True
     paper = "Liang et al., ICML 2020"
     presets = {
         "im": {"pseudo_labels": 0.0},

@@ -11,6 +11,7 @@ class Source(Loop):
     """The model as it came, in evaluation mode: the baseline. Nothing moves; 1 forward an image."""
 
     title = "unadapted"
+    only_own = True
     adapts = False
 
     def __init__(self, model: nn.Module, **common: Any) -> None:

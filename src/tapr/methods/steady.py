@@ -40,6 +40,7 @@ class Steady(Loop):
     """
 
     title = "steady"
+    only_own = True
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ class T3A(Loop):
     """
 
     title = "T3A"
+    only_own = True
     paper = "Iwasawa & Matsuo, NeurIPS 2021"
     needs = Needs(features="from which the prototypes are made")
 

@@ -26,7 +26,7 @@ PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
 UNSAID = (
     *("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),
-    "guard",
+    *("guard", "sync"),
 )
 _WORDS = {"true": True, "false": False, "none": None}
 MOST_STEPS = 100  # that a recipe from a file may ask for

@@ -19,6 +19,7 @@ class Tent(Learner):
     """
 
     title = "Tent"
+    only_own = True
     paper = "Wang et al., ICLR 2021"
     presets = {"released": {"predict": "after"}}
 

@@ -81,10 +81,10 @@ class TTT(Learner):
         once = super().passes
         return Passes(once.forward + self.schedule.steps * (self.upright < 1), once.backward)
 
-    def _run(self, kind: Kind, images: Tensor) -> Tensor:
+    def _run(self, kind: Kind, images: Tensor, views: int = 1) -> Tensor:
         """An adapting forward goes to the rotation head."""
         if kind != "adapting":
-            return super()._run(kind, images)
+            return super()._run(kind, images, views)
         with self.running(kind, images.device):
             logits = self.logits(images, RotationHead(self.model))
         return logits.to(images.dtype) if self.running.amp else logits

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from tapr import sync
 from tapr.errors import ModelError
 from tapr.registry import suggest
 
@@ -50,7 +51,7 @@ def linear(model: nn.Module, name: str | None = None) -> str:
 def features(head: nn.Linear) -> Iterator[list[Tensor]]:
     """Collect what goes into the head during a forward."""
     seen: list[Tensor] = []
-    handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(sync.whole(inputs[0])))
     try:
         yield seen
     finally:

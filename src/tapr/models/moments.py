@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapr import sync
+
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
 Scales = tuple[Tensor | None, Tensor | None]  # weight and bias, likewise
@@ -22,12 +24,16 @@ def own(layers: list[Any]) -> Forward:
 def biased(x: Tensor) -> Moments:
     """Mean and variance of the channels, as batch normalisation takes it."""
     variance, mean = torch.var_mean(x, _but_channels(x), correction=0)
-    return mean, variance
+    return sync.moments(mean, variance)
 
 
 def unbiased(x: Tensor) -> Moments:
     """Mean and unbiased variance of the channels; of a single value the variance is 0."""
     values = x.numel() // x.shape[1]
+    if sync.share() is not None:
+        mean, variance = biased(x)
+        values = values // len(x) * sync.rows(x)
+        return mean, variance * (values / max(values - 1, 1))
     variance, mean = torch.var_mean(x, _but_channels(x), correction=min(1, values - 1))
     return mean, variance
 
@@ -70,8 +76,9 @@ def in_groups(layer: Any, x: Tensor, source: list[bool]) -> Moments:
         for part, known in zip(parts, source, strict=True)
     ]
     if len(found) == 1:
-        return found[0]
-    return torch.stack([mean for mean, _ in found]), torch.stack([var for _, var in found])
+        return sync.moments(*found[0])
+    means, variances = zip(*found, strict=True)
+    return sync.moments(torch.stack(means), torch.stack(variances))
 
 
 def mixture(one: Moments, other: Moments, share: Tensor) -> Moments:

@@ -49,6 +49,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tapr import sync
 from tapr.errors import InputError
 from tapr.models.moments import (
     Forward,
@@ -128,6 +129,7 @@ class Policy(nn.Module):
 
     moves = False  # does an adapting forward feed the stored statistics?
     predicts_apart = False  # does only a predicting forward meet them as the policy says?
+    by_view = False  # does every view have statistics of its own?
 
     def __init__(self, model: nn.Module, options: Statistics) -> None:
         super().__init__()
@@ -223,13 +225,18 @@ class _Blend(Policy):
     def _mix(self, layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x = inputs[0]
         mean, variance = biased(x)
-        weight = len(x) / (len(x) + self.options.prior)
+        images = sync.rows(x)
+        weight = images / (images + self.options.prior)
         mean = layer.running_mean.lerp(mean.to(layer.running_mean), weight)
         variance = layer.running_var.lerp(variance.to(layer.running_var), weight)
         return (moved(layer, x, mean, variance), *inputs[1:])
 
 
 class _Share(Policy):
+    def __init__(self, model: nn.Module, options: Statistics) -> None:
+        super().__init__(model, options)
+        self.by_view = self.by_view or len(options.shares) > 1
+
     def feeding(self, views: int = 1) -> Forward:
         return normalising(self.tracking, partial(self._mix, views), self._scales)
 
@@ -245,7 +252,7 @@ class _Share(Policy):
         if groups > len(shares):
             raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
         source = [share == 1 and layer not in self.middle for share in shares[:groups]]
-        rest, least = self._rest(layer, in_groups(layer, x, source), len(x) // views)
+        rest, least = self._rest(layer, in_groups(layer, x, source), sync.rows(x) // views)
         share = rest[0].new_tensor([max(share, least) for share in shares[:groups]])
         share = share if groups == 1 else share[:, None]
         return mixture(rest, (layer.running_mean, layer.running_var), share)
@@ -300,7 +307,7 @@ class _Window(_Share):
     def _alone(self, layer: Any, x: Tensor) -> Moments:
         prior = self.options.prior
         stored = layer.running_mean, layer.running_var
-        share = layer.running_mean.new_tensor(prior / (prior + len(x)))
+        share = layer.running_mean.new_tensor(prior / (prior + sync.rows(x)))
         return mixture(in_groups(layer, x, [False]), stored, share)
 
     def _scales(self, layer: Any, groups: int) -> Scales:
@@ -372,6 +379,8 @@ class _Window(_Share):
 
 class _Views(_Share):
     """Every view as if it had a forward of its own."""
+
+    by_view = True
 
     def words(self, views: int) -> str:
         return "batch of each view"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapr import sync
 from tapr.errors import ModelError
 
 PARTS = ("patch_embed", "cls_token", "blocks", "norm", "head")
@@ -50,7 +51,7 @@ def class_tokens(transformer: Any) -> Iterator[list[Tensor]]:
     """Collect the class token behind every block during a forward."""
     seen: list[Tensor] = []
     handles = [
-        block.register_forward_hook(lambda _, inputs, tokens: seen.append(tokens[:, 0]))
+        block.register_forward_hook(lambda _, inputs, tokens: seen.append(sync.whole(tokens[:, 0])))
         for block in transformer.blocks
     ]
     try:

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from tapr import datasets, methods, names
+from tapr import datasets, methods, names, sync
 from tapr.adapters import Adapter, Passes
 from tapr.errors import InputError, ModelError
 from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
 from tapr.runs import spec as specs
+from tapr.runs import together
 from tapr.runs.device import usable
 from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
@@ -137,10 +138,12 @@ class Bench:
         `journal` is the cell's, when it has been opened already.
         """
         journal = journal or self.journal(cell)
-        if journal.finished:
+        if journal.finished and sync.group() is None:
             return
         adapter = self.adapter(cell)
-        done = journal.resume(adapter)
+        done = together.resumed(journal, adapter, self.spec.device)
+        if done is None:
+            return
         stream = Stream(
             cell.domains,
             self.spec.batch_size,
@@ -149,7 +152,8 @@ class Bench:
             seed=cell.seed,
         )
         batches = evaluate(adapter, stream, done, self.spec.device, observe)
-        yield from journal.write(cell.identity, adapter, batches)
+        first = together.is_first()
+        yield from journal.write(cell.identity, adapter, batches) if first else batches
 
     def _traits(self, table: Mapping[str, Any]) -> Traits:
         """What a sweep's many specs have in common is found out once: some methods begin slowly."""

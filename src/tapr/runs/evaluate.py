@@ -8,6 +8,7 @@ from torch import Tensor
 
 from tapr.adapters import Adapter
 from tapr.records import TOP, BatchRecord
+from tapr.runs import together
 from tapr.streams import Stream
 from tapr.types import Health, Prediction
 
@@ -31,7 +32,7 @@ def evaluate(
         if batch.reset:
             adapter.reset()
         started = time.perf_counter()
-        prediction = adapter.predict(images)
+        prediction = together.predicted(adapter, images)
         predicted = prediction.logits.argmax(1).tolist()
         seconds = time.perf_counter() - started
         domains = step.segment.domains

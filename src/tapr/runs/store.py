@@ -22,13 +22,13 @@ from filelock import FileLock, Timeout
 import tapr
 from tapr import records
 from tapr.adapters import Adapter
-from tapr.errors import DataError, StateError
+from tapr.errors import DataError, StateError, SyncError
 from tapr.process import Uninterrupted
 from tapr.records import BatchRecord, RunRecord
 
 LOCK = ".lock"
 SAVING = 0.05  # the share of the time that may go into saving states
-INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, SyncError)
 
 
 @contextmanager

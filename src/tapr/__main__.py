@@ -1,0 +1,5 @@
+"""`python -m tapr`, and `torchrun -m tapr` for one stream over many processes."""
+
+from tapr.cli import main
+
+main()

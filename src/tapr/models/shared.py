@@ -1,0 +1,91 @@
+"""A forward that many processes share: each runs its rows, and batch norm sees all of them."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tapr import sync
+from tapr.errors import ModelError
+from tapr.models.layout import Layout, matching
+from tapr.models.moments import FUSED, biased, hooked, in_groups, moved, normalised, setting
+from tapr.models.output import logits_of
+from tapr.sync import Share
+
+PLAIN = (*FUSED, nn.SyncBatchNorm)
+
+
+def logits(model: nn.Module, images: Tensor, layout: Layout, share: Share | None) -> Tensor:
+    """Run the model on images and find the logits [B, K]; on those of this process, if shared."""
+    own = images if share is None else share.own(images)
+    given = matching(model, own, layout).clone()  # which the model may write into
+    if share is None:
+        return logits_of(model(given), len(given))
+    with share.running(), _meeting(model):
+        output = model(given)
+        return share.whole(logits_of(output, len(given)))
+
+
+@contextmanager
+def _meeting(model: nn.Module) -> Iterator[None]:
+    """Let batch-norm layers that would take the statistics of their rows take those of all."""
+    with ExitStack() as stack:
+        for name, layer in model.named_modules():
+            if not isinstance(layer, _BatchNorm) or "forward" in vars(layer):
+                continue
+            tracks = layer.running_mean is not None
+            if tracks and not layer.training:
+                continue
+            if type(layer) in PLAIN:
+                vars(layer)["forward"] = partial(_normalised, layer)
+                stack.callback(vars(layer).pop, "forward")
+            elif tracks:
+                stack.enter_context(hooked([layer], _moved))
+                stack.enter_context(setting([layer], training=False))
+            else:
+                raise ModelError(
+                    f"expected batch norm of torch's own, or with running statistics, got {name!r},"
+                    f" a {type(layer).__name__} whose statistics processes cannot share; pass"
+                    " sync=False for independent streams"
+                )
+        yield
+
+
+def _normalised(layer: Any, x: Tensor) -> Tensor:
+    """What torch's own layer makes of `x`, by the statistics of all processes."""
+    if layer.running_mean is not None:
+        mean, variance = in_groups(layer, x, [False])
+    else:
+        mean, variance = biased(x)
+    values = x.numel() // (len(x) * x.shape[1]) * sync.rows(x)
+    if values == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got {x.shape}")
+    if layer.training and layer.track_running_stats and layer.running_mean is not None:
+        _move(layer, mean.detach(), variance.detach() * (values / (values - 1)))
+    return normalised(layer, x, (mean, variance), (layer.weight, layer.bias))
+
+
+def _moved(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The same for a layer with a forward of its own, in evaluation mode by now."""
+    x = inputs[0]
+    mean, variance = (part.to(layer.running_mean) for part in biased(x))
+    if layer.track_running_stats:
+        values = x.numel() // (len(x) * x.shape[1]) * sync.rows(x)
+        _move(layer, mean.detach(), variance.detach() * (values / max(values - 1, 1)))
+    return (moved(layer, x, mean, variance), *inputs[1:])
+
+
+@torch.no_grad()
+def _move(layer: Any, mean: Tensor, variance: Tensor) -> None:
+    """Move the running statistics, as torch does; a graph may still need the old ones."""
+    if layer.num_batches_tracked is not None:
+        layer.num_batches_tracked.add_(1)
+    momentum = layer.momentum
+    if momentum is None:
+        momentum = 1 / float(layer.num_batches_tracked)
+    layer.running_mean = layer.running_mean * (1 - momentum) + mean * momentum
+    layer.running_var = layer.running_var * (1 - momentum) + variance * momentum

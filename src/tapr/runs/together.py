@@ -1,0 +1,82 @@
+"""A run that torchrun started in many processes: they adapt together, and the first one writes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import distributed
+
+from tapr import sync
+from tapr.adapters import Adapter
+from tapr.adapters.syncing import level
+from tapr.errors import InputError
+from tapr.runs.store import Journal
+from tapr.types import Prediction
+
+VARIABLE = "TAPR_SYNC_SECONDS"  # how long processes wait for each other
+SECONDS = "300"
+
+
+def processes() -> int:
+    """How many processes torchrun has started; 1 if it has not."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
+def is_first() -> bool:
+    """Is this the process that writes and prints?"""
+    group = sync.group()
+    if group is not None:
+        return group.rank == 0
+    return processes() == 1 or os.environ["RANK"] == "0"
+
+
+@contextmanager
+def joined(device: str) -> Iterator[None]:
+    """Within, the processes that torchrun has started are a group; alone, nothing happens."""
+    if processes() == 1:
+        yield
+        return
+    seconds = os.environ.get(VARIABLE, SECONDS)
+    if not seconds.isdigit() or seconds == "0":
+        raise InputError(f"expected {VARIABLE} as whole seconds above 0, got {seconds!r}")
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group(
+        "nccl" if on_gpu else "gloo", timeout=timedelta(seconds=int(seconds))
+    )
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def resumed(journal: Journal, adapter: Adapter, device: str) -> int | None:
+    """Bring adapter and file to where the run stopped; the batches done, None if it is finished.
+
+    Only the first process looks at the file; the others, of whatever number, take its state.
+    """
+    group = sync.group()
+    if group is None:
+        return None if journal.finished else journal.resume(adapter)
+    place = torch.device(device)
+    done = b""
+    if group.rank == 0 and not journal.finished:
+        done = str(journal.resume(adapter)).encode()
+    done = group.first(done, place)
+    if not done:
+        return None
+    level(adapter, group, place)
+    return int(done)
+
+
+def predicted(adapter: Adapter, images: torch.Tensor) -> Prediction:
+    """The prediction of a batch that every process has: each gives the adapter its share."""
+    group = sync.group() if adapter.sync else None
+    if group is None:
+        return adapter.predict(images)
+    counts = group.even(len(images))
+    prediction = adapter.predict(images.split(counts)[group.rank])
+    return prediction._replace(logits=group.rows(prediction.logits, counts))
