@@ -16,6 +16,7 @@ import random
 import signal
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ ENDED, NOTICED = 0, 3  # exit codes
 def made(folder: Path, images: int) -> Bench:
     """The benchmark of one cell."""
     values = specs.values("digits")
-    chosen = specs.make(specs.replaced(values, {**OVERRIDES, "images": images}, {}))
+    chosen = specs.make(specs.replaced(values, {**OVERRIDES, "images": images}, ()))
     bench = Bench(chosen, folder)
     bench.cells = bench.cells[:1]
     return bench
@@ -50,7 +51,7 @@ def work(rank: int, size: int, bench: Bench, meeting: Path) -> None:
         init_method=f"file://{meeting}",
         rank=rank,
         world_size=size,
-        timeout=together.timedelta(seconds=TIMEOUT),
+        timeout=timedelta(seconds=TIMEOUT),
     )
     try:
         for _ in bench.run(bench.cells[0]):
@@ -94,7 +95,7 @@ def likelihoods(folder: Path) -> tuple[list[list[int]], torch.Tensor]:
     (path,) = folder.glob("*.jsonl")
     run, _ = records.read(path)
     assert run.end is not None, "the run did not end"
-    told = [value for batch in run.batches for value in batch.log_likelihoods]
+    told = [value for batch in run.batches for value in batch.log_likelihoods or ()]
     return [batch.predicted for batch in run.batches], torch.tensor(told, dtype=torch.float64)
 
 

@@ -19,6 +19,7 @@ if size > 1:  # "nccl" on GPUs; a process that is gone for so long ends the othe
 
 digits = tapr.datasets.load("digits")
 stream = torch.from_numpy(digits.images[:512]).permute(0, 3, 1, 2).float().div(255)
+assert digits.labels is not None
 labels = torch.from_numpy(digits.labels[:512])
 path = Path(os.environ.get("STATE", tempfile.mkdtemp())) / "state.safetensors"
 
@@ -27,7 +28,7 @@ model = tapr.models.load("digits-small")
 adapter = tapr.load(path, model) if path.exists() else tapr.adapt(model, "tent")
 
 right = 0
-for images, truth in zip(stream.split(64), labels.split(64), strict=True):
+for images, truth in zip(stream.chunk(8), labels.chunk(8), strict=True):
     own = slice(rank, None, size)  # each process has its own images, of whatever number
     right += int((adapter(images[own]).argmax(1) == truth[own]).sum())
     if rank == 0:

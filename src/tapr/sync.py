@@ -58,7 +58,7 @@ class Group:
             flat = torch.cat([tensor.flatten() for tensor in alike])
             _together(distributed.all_reduce, flat)
             flat /= self.size
-            parts = flat.split([tensor.numel() for tensor in alike])
+            parts = torch.split(flat, [tensor.numel() for tensor in alike])
             for tensor, part in zip(alike, parts, strict=True):
                 tensor.copy_(part.view_as(tensor))
 
@@ -140,7 +140,7 @@ class Share:
             return rows.new_zeros(self.views, *rows.shape[1:])
         if self.only_own:
             return rows
-        return rows.unflatten(0, (self.views, -1))[:, self.here].flatten(0, 1)
+        return torch.unflatten(rows, 0, (self.views, -1))[:, self.here].flatten(0, 1)
 
     def whole(self, rows: Tensor) -> Tensor:
         """The rows of all processes in the order of one; the gradient flows to our own."""
@@ -149,7 +149,7 @@ class Share:
 
     def collect(self, rows: Tensor) -> Tensor:
         """The same without a gradient."""
-        by_image = rows.unflatten(0, (self.views, -1)).transpose(0, 1)  # [b, V, ...]
+        by_image = torch.unflatten(rows, 0, (self.views, -1)).transpose(0, 1)  # [b, V, ...]
         count = self.counts[self.group.rank]
         return self.group.rows(by_image[:count], self.counts).transpose(0, 1).flatten(0, 1)
 
@@ -175,7 +175,7 @@ class _Whole(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
         share: Share = ctx.share
-        own = slope.unflatten(0, (share.views, -1))[:, share.here].flatten(0, 1)
+        own = torch.unflatten(slope, 0, (share.views, -1))[:, share.here].flatten(0, 1)
         missing = ctx.rows - len(own)  # the images that stand in for none
         padding = own.new_zeros(missing, *own.shape[1:])
         return torch.cat([own * share.group.size, padding]), None

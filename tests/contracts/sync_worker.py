@@ -43,7 +43,7 @@ SHARES = {
 def batches() -> list[Tensor]:
     subject = Subject(tapr.adapt, torch.nn.Identity(), (3, 10, 9))
     images = torch.cat([*subject.batches(), *(batch.flip(3) for batch in subject.batches())])
-    return list(images.double().split([*TOTALS, len(images) - sum(TOTALS)]))[: len(TOTALS)]
+    return list(torch.split(images.double(), [*TOTALS, len(images) - sum(TOTALS)]))[: len(TOTALS)]
 
 
 def outcome(name: str, rank: int, size: int) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def outcome(name: str, rank: int, size: int) -> dict[str, Any]:
     adapter = tapr.adapt(model.double().eval(), method, **options)
     answers, numbers = [], []
     for images, shares in zip(batches(), SHARES[size], strict=True):
-        prediction = adapter.predict(images.split(shares)[rank])
+        prediction = adapter.predict(torch.split(images, shares)[rank])
         answers.append(prediction.logits)
         told = {**prediction._asdict(), **(prediction.health or Health())._asdict()}
         numbers.append({key: told[key] for key in NUMBERS} | {"shift": sum(told["shift"])})

@@ -72,7 +72,7 @@ class Shadow(nn.Module):
             if self.norms.forgets():
                 self.votes.forget()
                 said_of_all = ask(adapter, views, share)
-        logits = said_of_all.unflatten(0, (len(VOTERS), -1))
+        logits = torch.unflatten(said_of_all, 0, (len(VOTERS), -1))
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
