@@ -3,9 +3,11 @@
     python -m benchmarks.sync [--models small,cifar10-small] [--methods tent,steady] [--images 64]
 
 Two processes of one thread each share this machine. In turns they adapt together (`sync="auto"`)
-and apart (`sync=False`), on the same batches of the same size; the ratio is that of the medians.
-Bytes are those that one process hands over to others in one batch, by what they are. They do not
-grow with the number of processes, except what is gathered: every process receives it from all.
+and apart (`sync=False`), on the same batches of the same size. The ratios are those of the medians:
+of the time on the clock, in which waiting for the other counts, and of the processor's time, which
+other work on the machine does not change. Bytes and messages are what one process hands over in a
+batch, by what it is. On paper, a gathering process receives that from each of the others, a
+reduction moves it about twice, and every message takes a while by itself.
 """
 
 import argparse
@@ -27,7 +29,8 @@ from tapr.testing import small_model
 
 METHODS = "norm,tent,steady,pest"
 MODELS = "small,cifar10-small"
-LINKS = {"10 Gbit/s": 1.25e9, "100 Gbit/s": 12.5e9, "NVLink, 300 GB/s": 3e11}
+# Bytes a second, and seconds that a message takes by itself.
+LINKS = {"10 Gbit/s": (1.25e9, 1e-4), "100 Gbit/s": (12.5e9, 3e-5), "NVLink": (3e11, 1e-5)}
 
 
 def made(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
@@ -44,6 +47,7 @@ def counted(traffic: Counter[str]) -> Callable[..., None]:
     def together(collective: Callable[..., Any], *given: Any) -> None:
         own: Tensor = given[-1] if collective is distributed.all_gather else given[0]
         traffic[kind(collective, own)] += own.nbytes
+        traffic["messages"] += 1
         plain(collective, *given)
 
     return together
@@ -73,7 +77,7 @@ def measure(rank: int, size: int, folder: str, arguments: Any, found: Any) -> No
             adapters = {"auto": tapr.adapt(model, method)}
             adapters["apart"] = tapr.adapt(model, method, sync=False)
             generator = torch.Generator().manual_seed(rank)
-            seconds: dict[str, list[float]] = {key: [] for key in adapters}
+            seconds: dict[str, list[tuple[float, float]]] = {key: [] for key in adapters}
             sent: dict[str, int] = {}
             for number in range(arguments.batches + 1):
                 noise = torch.rand(arguments.images, *shape, generator=generator)
@@ -81,34 +85,42 @@ def measure(rank: int, size: int, folder: str, arguments: Any, found: Any) -> No
                 for key, adapter in adapters.items():
                     traffic.clear()
                     distributed.barrier()
-                    began = time.perf_counter()
+                    began = time.perf_counter(), time.process_time()
                     adapter(images)
                     distributed.barrier()  # the slower one counts
                     if number:  # the first warms up
-                        seconds[key].append(time.perf_counter() - began)
+                        ended = time.perf_counter(), time.process_time()
+                        seconds[key].append((ended[0] - began[0], ended[1] - began[1]))
                     if key == "auto":
                         sent = dict(traffic)
             if rank == 0:
-                times = {key: median(each) for key, each in seconds.items()}
+                times = {
+                    key: (median(wall for wall, _ in each), median(busy for _, busy in each))
+                    for key, each in seconds.items()
+                }
                 found.put((name, method, times, sent))
     distributed.destroy_process_group()
 
 
-def show(name: str, method: str, times: dict[str, float], sent: dict[str, int]) -> None:
+def show(
+    name: str, method: str, times: dict[str, tuple[float, float]], sent: dict[str, int]
+) -> None:
     """A line of the table, and what it means for more devices."""
-    together, apart = times["auto"], times["apart"]
+    (wall, busy), (wall_apart, busy_apart) = times["auto"], times["apart"]
+    messages = sent.pop("messages")
     parts = ", ".join(f"{what} {size:,}" for what, size in sorted(sent.items()))
     print(
-        f"{name:14s} {method:8s} together {together:7.3f} s  apart {apart:7.3f} s"
-        f"  ratio {together / apart:5.2f}  bytes {sum(sent.values()):,} ({parts})",
+        f"{name:14s} {method:8s} together {wall:7.3f} s, apart {wall_apart:7.3f} s, ratio"
+        f" {wall / wall_apart:5.2f}; of the processor's time {busy / busy_apart:5.2f};"
+        f" {messages} messages, {sum(sent.values()):,} bytes ({parts})",
         flush=True,
     )
     gathered = sum(size for what, size in sent.items() if what != "gradients")
     for count in (8, 64):
-        # An all-gather receives what each of the others has; an all-reduce moves it about twice.
         received = (count - 1) * gathered + 2 * sent.get("gradients", 0)
         times_by_link = ", ".join(
-            f"{received / speed * 1e3:.2f} ms at {link}" for link, speed in LINKS.items()
+            f"{(received / speed + messages * latency) * 1e3:.1f} ms by {link}"
+            for link, (speed, latency) in LINKS.items()
         )
         print(f"{'':23s} on paper, {count} devices: {received:,} bytes received, {times_by_link}")
 
