@@ -56,7 +56,7 @@ def outcome(name: str, rank: int, size: int) -> dict[str, Any]:
     adapter = tapr.adapt(model.double().eval(), method, **options)
     answers, numbers = [], []
     for images, shares in zip(batches(), SHARES[size], strict=True):
-        prediction = adapter.predict(torch.split(images, shares)[rank])
+        prediction = adapter.predict(torch.split(images, list(shares))[rank])
         answers.append(prediction.logits)
         told = {**prediction._asdict(), **(prediction.health or Health())._asdict()}
         numbers.append({key: told[key] for key in NUMBERS} | {"shift": sum(told["shift"])})

@@ -78,5 +78,5 @@ def predicted(adapter: Adapter, images: torch.Tensor) -> Prediction:
     if group is None:
         return adapter.predict(images)
     counts = group.even(len(images))
-    prediction = adapter.predict(torch.split(images, counts)[group.rank])
+    prediction = adapter.predict(torch.split(images, list(counts))[group.rank])
     return prediction._replace(logits=group.rows(prediction.logits, counts))
