@@ -153,6 +153,28 @@ class Share:
         count = self.counts[self.group.rank]
         return self.group.rows(by_image[:count], self.counts).transpose(0, 1).flatten(0, 1)
 
+    def among(self, first: int) -> tuple[int, ...]:
+        """How many of the first so many images each process runs."""
+        ends = [0, *accumulate(self.counts)]
+        return tuple(max(0, min(end, first) - start) for start, end in pairwise(ends))
+
+    def moments(
+        self, mean: Tensor, variance: Tensor, counts: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and (biased) variance over all processes, each of which counts by its images.
+
+        It is the law of total variance; the gradient flows to all of them.
+        """
+        exact = torch.promote_types(mean.dtype, torch.float32)
+        own = torch.stack([mean.to(exact), variance.to(exact)])
+        parts: Tensor = _Exchange.apply(own, self.group)  # type: ignore[no-untyped-call]
+        parts = parts[[rank for rank, count in enumerate(counts) if count]]
+        weights = own.new_tensor([count / sum(counts) for count in counts if count])
+        weights = weights.view(-1, *[1] * mean.ndim)
+        total = (weights * parts[:, 0]).sum(0)
+        spread = (weights * (parts[:, 1] + (parts[:, 0] - total).square())).sum(0)
+        return total.to(mean.dtype), spread.to(variance.dtype)
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Around the forward."""
@@ -216,36 +238,16 @@ def rows(x: Tensor) -> int:
     return len(x) // each * now.images
 
 
-def beginning(x: Tensor, images: int) -> tuple[Tensor, list[int] | None]:
-    """The first images in a layer's input, as far as they are here, and how many each has."""
+def beginning(x: Tensor, images: int) -> Tensor:
+    """The first images in a layer's input, as far as they are here; one at the least."""
     now = _SHARE.get()
-    if now is None:
-        return x[:images], None
-    ends = [0, *accumulate(now.counts)]
-    counts = [max(0, min(end, images) - start) for start, end in pairwise(ends)]
-    return x[: max(counts[now.group.rank], 1)], counts
+    return x[: images if now is None else max(now.among(images)[now.group.rank], 1)]
 
 
-def moments(
-    mean: Tensor, variance: Tensor, counts: Sequence[int] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Mean and (biased) variance of a layer's input, over all processes if the forward is shared.
-
-    Each counts by its images, or by `counts`: the law of total variance.
-    """
+def moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) variance of a layer's input; over all processes, if they share it."""
     now = _SHARE.get()
-    if now is None:
-        return mean, variance
-    counts = now.counts if counts is None else counts
-    exact = torch.promote_types(mean.dtype, torch.float32)
-    own = torch.stack([mean.to(exact), variance.to(exact)])
-    parts: Tensor = _Exchange.apply(own, now.group)  # type: ignore[no-untyped-call]
-    parts = parts[[rank for rank, count in enumerate(counts) if count]]
-    weights = own.new_tensor([count / sum(counts) for count in counts if count])
-    weights = weights.view(-1, *[1] * mean.ndim)
-    total = (weights * parts[:, 0]).sum(0)
-    spread = (weights * (parts[:, 1] + (parts[:, 0] - total).square())).sum(0)
-    return total.to(mean.dtype), spread.to(variance.dtype)
+    return (mean, variance) if now is None else now.moments(mean, variance, now.counts)
 
 
 @dataclass(frozen=True)

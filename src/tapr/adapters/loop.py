@@ -79,7 +79,8 @@ class Loop(Adapter):
         self.running = Running(self.model, compile=compile, amp=amp)
         self.votes, self.views = Votes.of(votes, weights), views
         self.teacher, self.memory, self.correction = teacher, memory, correction
-        self.only_own = self.only_own and views is None and memory is None
+        alone = views is None or getattr(views, "by_image", False)
+        self.only_own = self.only_own and alone and memory is None
         self.keepers = nn.ModuleList(keepers)
         self.optimizing, self.max_grad_norm = optimizing, max_grad_norm
         if objective is not None:
@@ -257,13 +258,23 @@ class Loop(Adapter):
 
     def _draw(self, images: Tensor) -> Tensor:
         with self._timed("views"), torch.no_grad():
-            views = self.views(images, self.generator) if self.views else images
+            views = self._viewed(images) if self.views else images
             return matching(self.model, views, self.layout)  # once for all steps
+
+    def _viewed(self, images: Tensor) -> Tensor:
+        """Views of images, which may be those of this process alone."""
+        assert self.views is not None
+        if self.spread and self.only_own:
+            part = (self.spread.images, self.spread.here)
+            views: Tensor = self.views(images, self.generator, part)
+        else:
+            views = self.views(images, self.generator)
+        return views
 
     def _outputs(self, views: Tensor, lesson: Lesson, teacher: Tensor | None) -> Outputs:
         """What the model says about all views, by one forward."""
         images = len(lesson.images)
-        count = len(views) // images if images else 1
+        count = len(views) // images if images else self._learning
         if self.norms.feeds_apart(count):
             with torch.no_grad(), self.norms.feeding():
                 self._run("feeding", views[:images])

@@ -76,7 +76,7 @@ class Shadow(nn.Module):
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
-        return found._replace(layers=_nats(seen))
+        return found._replace(layers=_nats(seen, share))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
@@ -95,9 +95,8 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, .
     found: list[tuple[Tensor, ...]] = []
 
     def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        x, counts = sync.beginning(inputs[0], min(images, LOOKED_AT))
-        x = x.to(layer.running_mean)
-        own = sync.moments(*torch.batch_norm_update_stats(x, None, None, 0.0), counts)
+        x = sync.beginning(inputs[0], min(images, LOOKED_AT)).to(layer.running_mean)
+        own = torch.batch_norm_update_stats(x, None, None, 0.0)
         found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
 
     handles = [layer.register_forward_pre_hook(look) for layer in layers]
@@ -108,7 +107,7 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, .
             handle.remove()
 
 
-def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
+def _nats(found: list[tuple[Tensor, ...]], share: Share | None) -> tuple[float, ...]:
     """Kullback-Leibler divergence of normal distributions, the mean over a layer's channels."""
     if not found:
         return ()
@@ -116,6 +115,8 @@ def _nats(found: list[tuple[Tensor, ...]]) -> tuple[float, ...]:
     mean, variance, source_mean, source_variance = (
         torch.cat([moments[n] for moments in found]) for n in range(4)
     )
+    if share is not None:
+        mean, variance = share.moments(mean, variance, share.among(LOOKED_AT))
     eps = torch.stack([moments[4] for moments in found]).repeat_interleave(
         torch.tensor(sizes, device=mean.device)
     )

@@ -71,6 +71,8 @@ class AugMix(Augmentation):
     torch.Size([4, 3, 32, 32])
     """
 
+    by_image = True
+
     def __init__(
         self,
         severity: float = 2,

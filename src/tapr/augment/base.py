@@ -22,6 +22,8 @@ class Augmentation(nn.Module, ABC):
     A subclass writes `sample` and `transform`; the parameters between them may be of any type.
     """
 
+    by_image = False  # are they None, or tuples of tensors, with a row for each image?
+
     @abstractmethod
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> Any:
         """Draw the parameters for a batch of this shape [B, C, H, W] from a CPU generator."""
@@ -45,6 +47,8 @@ class Identity(Augmentation):
     >>> Identity()(torch.ones(1, 3, 2, 2), torch.Generator()).sum().item()
     12.0
     """
+
+    by_image = True
 
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> None:
         """Draw nothing: there are no parameters."""
@@ -78,13 +82,28 @@ class Views(nn.Module):
         """Images for each image that comes."""
         return self.count + self.original
 
-    def forward(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Turn [B, C, H, W] into [(1 + count) * B, C, H, W]: the originals, then the views."""
+    @property
+    def by_image(self) -> bool:
+        """Can some of the images of a batch be changed without the others?"""
+        return bool(getattr(self.augmentation, "by_image", False))
+
+    def forward(
+        self, images: Tensor, generator: torch.Generator, part: tuple[int, slice] | None = None
+    ) -> Tensor:
+        """Turn [B, C, H, W] into [(1 + count) * B, C, H, W]: the originals, then the views.
+
+        The images may be a `part` of a batch, so many images of which they are those in a slice:
+        then they get the draws that they would get within it.
+        """
         if not self.count:
             return images
         # One call for all views: the fewer, larger groups of equal ops are faster.
         repeated = images.repeat(self.count, 1, 1, 1)
-        params = self.augmentation.sample(repeated.shape, generator)
+        total, here = part or (len(images), slice(None))
+        shape = torch.Size((self.count * total, *images.shape[1:]))
+        params = self.augmentation.sample(shape, generator)
+        if part:
+            params = _rows(params, torch.arange(self.count * total).view(-1, total)[:, here])
         changed = self.augmentation.transform(repeated, params)
         if not isinstance(changed, Tensor) or changed.shape != repeated.shape:
             got = list(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
@@ -96,6 +115,16 @@ class Views(nn.Module):
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
         return f"count={self.count}" + ("" if self.original else ", original=False")
+
+
+def _rows(params: Any, rows: Tensor) -> Any:
+    """The draws for some images, of an augmentation that draws by image."""
+    if params is None:
+        return None
+    if isinstance(params, Tensor):
+        return params[rows.flatten()]
+    parts = [_rows(part, rows) for part in params]
+    return type(params)(*parts) if hasattr(params, "_fields") else tuple(parts)
 
 
 def whole(name: str, value: int, least: int, most: int) -> int:

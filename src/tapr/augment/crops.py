@@ -27,6 +27,8 @@ class Crop(Augmentation):
     torch.Size([4, 3, 32, 32])
     """
 
+    by_image = True
+
     def __init__(self, padding: int = 4) -> None:
         super().__init__()
         self.padding = whole("padding", padding, 0, 1000)
@@ -65,6 +67,8 @@ class ResizedCrop(Augmentation):
     >>> ResizedCrop()(torch.rand(4, 3, 32, 32), torch.Generator()).shape
     torch.Size([4, 3, 32, 32])
     """
+
+    by_image = True
 
     def __init__(
         self, area: tuple[float, float] = (0.08, 1.0), ratio: tuple[float, float] = (3 / 4, 4 / 3)

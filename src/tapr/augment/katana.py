@@ -53,6 +53,8 @@ class Katana(Augmentation):
     torch.Size([4, 3, 32, 32])
     """
 
+    by_image = True
+
     def __init__(
         self,
         batchwide: bool = False,

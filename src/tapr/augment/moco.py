@@ -39,6 +39,8 @@ class MoCo(Augmentation):
     torch.Size([4, 3, 32, 32])
     """
 
+    by_image = True
+
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> MoCoParams:
         """Draw what happens to each image, and how much."""
         count = shape[0]

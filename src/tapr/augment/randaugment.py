@@ -67,6 +67,8 @@ class RandAugment(Augmentation):
     torch.Size([4, 3, 32, 32])
     """
 
+    by_image = True
+
     def __init__(
         self,
         n: int = 1,

@@ -21,6 +21,7 @@ class PEST(Learner):
     """
 
     title = "PEST"
+    only_own = True
     paper = "Sivaprasad & Fleuret 2021"
     presets = {"released": {"consistency": "summed_kl", "augmentation_preset": "released"}}
 
