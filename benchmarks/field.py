@@ -166,8 +166,7 @@ def own_process(name: str) -> None:
     spent = [cpu_seconds(adapter, images[:count]) / count for _ in range(2 + 3)]
     status = Path("/proc/self/status").read_text()  # ru_maxrss would begin with the parent's
     held = 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    together = 1 if method == "memo" else count  # MEMO's images go alone
-    print(median(spent[2:]), held, adapter.cost((together, 3, 32, 32)).memory, *adapter.passes)
+    print(median(spent[2:]), held, adapter.cost((count, 3, 32, 32)).memory, *adapter.passes)
 
 
 def costs() -> None:

@@ -8,6 +8,7 @@ and end the process at once when they come again.
 """
 
 import ctypes
+import mmap
 import os
 import signal
 import threading
@@ -15,12 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 VARIABLE = "TAPR_ALLOCATOR"  # "default" keeps the command from calling `keep_memory`
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 Handler = Callable[[int, FrameType | None], object]
+TRIED = 1 << 22  # bytes that are taken from the kernel to see what that costs
+_kept = threading.Event()  # set by `keep_memory`
 SAME_REQUEST = 0.2  # seconds: `timeout` sends SIGTERM to the process and again to its group
 
 
@@ -97,7 +100,40 @@ def keep_memory() -> bool:
     if not _glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    return all(bool(mallopt(*setting)) for setting in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1)))
+    done = all(bool(mallopt(*setting)) for setting in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1)))
+    if done:
+        _kept.set()
+    return done
+
+
+class Fresh(NamedTuple):
+    """Memory that some work took from the kernel afresh."""
+
+    taken: int  # bytes
+    share: float  # of the work's processor time that this took, about
+
+
+def fresh_memory(work: Callable[[], object]) -> Fresh | None:
+    """Do the work and tell what `keep_memory` would save it; None where it would save nothing."""
+    if _kept.is_set() or not _glibc():
+        return None
+    pages, seconds = _faults(work)
+    ones = b"1" * TRIED
+    with mmap.mmap(-1, TRIED) as block:
+        touched, needed = _faults(lambda: block.write(ones))
+    if not pages or not touched:
+        return None
+    return Fresh(pages * mmap.PAGESIZE, min(1.0, pages * needed / touched / seconds))
+
+
+def _faults(work: Callable[[], object]) -> tuple[int, float]:
+    """Pages that the kernel handed over during the work, and its processor time in seconds."""
+    import resource  # not on Windows
+
+    pages, began = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.process_time()
+    work()
+    seconds = time.process_time() - began
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - pages, max(seconds, 1e-9)
 
 
 def prepare() -> None:

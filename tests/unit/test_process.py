@@ -49,6 +49,21 @@ def test_kept_memory_is_used_again_and_import_changes_nothing() -> None:
     assert int(run(kept + CHURN)[-1]) < plain / 10
 
 
+@pytest.mark.skipif(not process._glibc(), reason="only glibc has this setting")
+def test_what_keeping_memory_would_save_is_measured() -> None:
+    measure = """
+from tapr import process
+churn = lambda: [bytearray(1 << 24) for _ in range(20)] and None
+before = process.fresh_memory(churn)
+process.keep_memory()
+print(before.taken >> 20, before.share, process.fresh_memory(churn))
+"""
+    taken, share, kept = run(measure)[-1].split()
+    assert 16 <= int(taken) <= 400  # MiB; twenty blocks of 16, of which some may be used again
+    assert 0 < float(share) <= 1
+    assert kept == "None"
+
+
 @pytest.mark.parametrize("answer", ["musl 1.2", None, ValueError("unknown name")])
 def test_elsewhere_nothing_happens(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
     def confstr(name: str) -> object:
@@ -58,6 +73,7 @@ def test_elsewhere_nothing_happens(monkeypatch: pytest.MonkeyPatch, answer: obje
 
     monkeypatch.setattr("os.confstr", confstr)
     assert process.keep_memory() is False
+    assert process.fresh_memory(lambda: None) is None
 
 
 def test_the_command_settles_it_before_torch_is_loaded() -> None:

@@ -114,6 +114,11 @@ class Adapter(nn.Module, ABC):
         return 1
 
     @property
+    def alone(self) -> bool:
+        """Whether each image of a batch goes through the model on its own, with its views."""
+        return False
+
+    @property
     def policy(self) -> str:
         """Whose batch-norm statistics predict, in words."""
         return "source"
@@ -212,7 +217,7 @@ class Adapter(nn.Module, ABC):
     @final
     def cost(self, shape: Sequence[int]) -> Cost:
         """What a batch of images of this shape [B, C, H, W] will cost; measured on one image."""
-        return predicted(self.model, self.passes, self.together, shape, self.held())
+        return predicted(self.model, self.passes, self.together, shape, self.held(), self.alone)
 
     def held(self) -> int:
         """Bytes of the copies of what moves: the source's, and the start of the batch."""

@@ -29,24 +29,33 @@ class Cost(NamedTuple):
 
 
 def predicted(
-    model: nn.Module, passes: Passes, together: int, shape: Sequence[int], kept: int
+    model: nn.Module,
+    passes: Passes,
+    together: int,
+    shape: Sequence[int],
+    kept: int,
+    alone: bool = False,
 ) -> Cost:
     """The cost of a batch of `shape` [B, C, H, W], measured on one image of it.
 
-    `together` images go through the model at once for each of the batch; `kept` bytes are held for
-    the guard, the optimiser and the way back.
+    `together` images, views among them, are made for each of the batch and go through the model at
+    once: those of the whole batch, or with `alone` those of one image after the other. `kept` bytes
+    are held for the guard, the optimiser and the way back.
     """
     if len(shape) != 4 or min(shape) < 1:
         raise InputError(f"expected the shape [B, C, H, W] of a batch, got {list(shape)}")
     moving = [p for p in model.parameters() if p.requires_grad and passes.backward]
     reference = next(model.parameters(), torch.empty(0))
-    one = _measured(model.eval(), reference.new_zeros(1, *shape[1:]), moving)
+    image = reference.new_zeros(1, *shape[1:])
+    one = _measured(model.eval(), image, moving)
     images = shape[0]
+    views = images * together * image.nbytes if together > 1 else 0
+    at_once = together * (1 if alone else images)
     return Cost(
         forward=passes.forward * images,
         backward=passes.backward * images,
         flops=images * (passes.forward * one.forward + passes.backward * one.backward),
-        memory=images * together * one.between + sum(p.nbytes for p in moving) + kept,
+        memory=at_once * one.between + views + sum(p.nbytes for p in moving) + kept,
     )
 
 

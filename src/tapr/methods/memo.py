@@ -121,6 +121,11 @@ class MEMO(Learner):
         logits = torch.cat([each.logits for each in said])
         return said[-1]._replace(logits=logits, steps=sum(each.steps for each in said))
 
+    @property
+    def alone(self) -> bool:
+        """Image by image, unless vectorised."""
+        return not self.vectorised
+
     def objective(self, outputs: Outputs) -> Loss:
         """The entropy of the mean prediction over the views."""
         value = marginal_entropy(outputs.logits)

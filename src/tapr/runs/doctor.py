@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from tapr import process
 from tapr.adapters import Adapter
 from tapr.errors import TaprError
 from tapr.methods import adapt
 from tapr.models.layout import probe
 from tapr.models.scope import is_normalisation
 
+MUCH, NOTED = 1 << 22, 0.05  # bytes a batch and their share of its time: less is not worth a note
 Level = Literal["fine", "note", "problem"]
 
 
@@ -134,6 +136,7 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
         work = f"{flops / 1e9:.3g} GFLOP and {memory / 2**20:.3g} MiB"
         yield Finding("fine", f"a batch like this takes about {work}")
         yield from _layout(adapter, images)
+        yield from _memory(adapter, images)
     yield from _suspicions(adapter, images, logits)
 
 
@@ -143,6 +146,17 @@ def _layout(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
     plain = any(not p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
     if plain and probe(adapter.model, images) == "channels_last":
         yield Finding("note", "the layout of its kernels is slow here: pass layout='channels_last'")
+
+
+def _memory(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
+    """Say so when `keep_memory` would pay: the adapter's copy predicts the images once more."""
+    fresh = process.fresh_memory(lambda: adapter(images))
+    if fresh is not None and fresh.taken >= MUCH and fresh.share >= NOTED:
+        yield Finding(
+            "note",
+            f"a batch takes {fresh.taken / 2**20:.0f} MiB from the system afresh, about"
+            f" {fresh.share:.0%} of its time: call tapr.keep_memory() once, at the start",
+        )
 
 
 @torch.no_grad()

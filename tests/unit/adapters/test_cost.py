@@ -16,6 +16,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "tent": {},
     "pest": {"steps": 2},
     "pest-control": {"steps": 2, "lr": 0.0},
+    "memo": {"views": 4},
 }
 
 
@@ -45,6 +46,15 @@ def test_memory_grows_with_what_is_kept_for_the_backward(model: nn.Module) -> No
     # Of an image: convolution input, its output and the normalised one (ReLU's), each float32.
     between = 4 * (3 * 90 + 3 * 6 * 90 + 3 * 8 * 16 + 32)
     assert grown / 8 / 3 == pytest.approx(between, rel=0.5)
+
+
+def test_memo_holds_one_image_s_passes_at_a_time_and_all_views(model: nn.Module) -> None:
+    def memory(images: int, **options: Any) -> int:
+        return tapr.adapt(model, "memo", views=4, **options).cost((images, 3, 10, 9)).memory
+
+    views = 4 * 4 * 3 * 10 * 9  # bytes of the four float32 views of an image
+    assert memory(9) - memory(1) == 8 * views
+    assert memory(9, vectorised=True) - memory(1, vectorised=True) > 2 * 8 * views
 
 
 def test_an_adapter_of_your_own_and_a_wrong_shape(model: nn.Module) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 import tapr
+from tapr import process
 from tapr.cli import app
 
 
@@ -91,3 +92,14 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_batch_raises_no_suspicion(model: nn.Sequential) -> None:
     assert tapr.check(model, torch.zeros(0, 3, 10, 9), "pest").ok
+
+
+@pytest.mark.parametrize(("share", "noted"), [(0.2, True), (0.01, False)])
+def test_kept_memory_is_recommended_where_it_pays(
+    monkeypatch: pytest.MonkeyPatch, model: nn.Sequential, images: Tensor, share: float, noted: bool
+) -> None:
+    fresh = process.Fresh(taken=50 * 2**20, share=share)
+    monkeypatch.setattr(process, "fresh_memory", lambda work: fresh)
+    text = str(tapr.check(model, images, "norm"))
+    assert ("50 MiB from the system afresh, about 20% of its time" in text) == noted
+    assert ("tapr.keep_memory()" in text) == noted
