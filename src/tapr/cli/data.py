@@ -128,7 +128,7 @@ def where(
     place = entry.where()
     if place is None:
         origin = " --from PATH" if entry.size == "yours" else ""
-        raise DataError(f"{name} is not here; `tapr data get {name}{origin}` brings it")
+        raise DataError(f"{name} is not on this machine; `tapr data get {name}{origin}` fetches it")
     typer.echo(place)
 
 

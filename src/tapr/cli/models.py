@@ -100,7 +100,7 @@ def verify(
         if abs(measured - facts["clean_accuracy"]) > ROUNDING:
             wrong.append(name)
     if wrong:
-        raise ModelError(f"not the accuracy of the card: {', '.join(wrong)}")
+        raise ModelError(f"the measured accuracy differs from the card's: {', '.join(wrong)}")
 
 
 @models.command("card")

@@ -158,7 +158,7 @@ def _pairs(first: Side, second: Side) -> dict[tuple[Shift, int], _Pair]:
 
 def _pair(key: tuple[Shift, int], one: Outcome, two: Outcome, first: Side, second: Side) -> _Pair:
     if one.labels is None or two.labels is None:
-        raise InputError(f"{_what(key)} has no labels, so nobody knows who is right")
+        raise InputError(f"{_what(key)} has no labels, so that accuracy cannot be compared")
     if len(one.images) != len(two.images):
         raise InputError(
             f"expected two runs on the same images: {first.name} has {len(one.images):,} of"

@@ -60,10 +60,11 @@ def test_where(run: Run, cache_folder: Path, published: Path) -> None:
     code, _, err = run("data", "where", "cifar10")
     assert (code, err) == (
         1,
-        "tapr: error: cifar10 is not here; `tapr data get cifar10` brings it\n",
+        "tapr: error: cifar10 is not on this machine; `tapr data get cifar10` fetches it\n",
     )
     _, _, err = run("data", "where", "usps")
-    assert err == "tapr: error: usps is not here; `tapr data get usps --from PATH` brings it\n"
+    hint = "`tapr data get usps --from PATH` fetches it"
+    assert err == f"tapr: error: usps is not on this machine; {hint}\n"
     run("data", "get", "cifar10c", "--from", published)
     assert run("data", "where", "cifar10c") == (0, f"{published}\n", "")
 

@@ -57,7 +57,7 @@ def test_card_measures_what_verify_finds_again(data: datasets.Dataset, model: Pa
 def test_verify_fails_when_the_card_says_otherwise(data: datasets.Dataset, model: Path) -> None:
     facts = {"dataset": "tiny", "clean_accuracy": 0.99}
     model.with_suffix(".json").write_text(json.dumps(facts))
-    with pytest.raises(ModelError, match="not the accuracy of the card"):
+    with pytest.raises(ModelError, match="the measured accuracy differs from the card's"):
         run("verify", model)
 
 
