@@ -250,7 +250,7 @@ def common(spec: Spec) -> dict[str, Any]:
 def make(values: Mapping[str, Any]) -> Spec:
     """Check the values of a spec; the error names the field."""
     if "over" in values:
-        raise InputError("expected one benchmark, got a grid of several ([over]): tapr sweep runs it")
+        raise InputError("expected one benchmark, got a grid ([over]): tapr sweep runs it")
     for key in values:
         if key not in Spec.model_fields:
             raise UnknownNameError(
