@@ -36,14 +36,14 @@ def serve(
     ),
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
     option: Chosen = None,
-    seed: int = typer.Option(0, help="Seed of the augmented views."),
+    seed: int = typer.Option(0, help="The seed of the augmented views."),
     device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
     architecture: Architecture = None,
     size: str | None = typer.Option(
-        None, help="Size of the images, where the model's config does not say it: `224`, `3x32x32`."
+        None, help="The size of the images, if the model does not say it: `224`, or `3x32x32`."
     ),
-    mean: str | None = typer.Option(None, help="Mean of each channel, e.g. `0.485,0.456,0.406`."),
-    std: str | None = typer.Option(None, help="Deviation of each channel, e.g. `0.2,0.2,0.2`."),
+    mean: str | None = typer.Option(None, help="The mean of each channel, e.g. `0.5,0.5,0.5`."),
+    std: str | None = typer.Option(None, help="The standard deviation of each channel."),
     labels: Labels = None,
     host: str = typer.Option("127.0.0.1", help="The address to listen on."),
     port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
@@ -65,100 +65,101 @@ def serve(
     replicas: int = typer.Option(
         2,
         min=1,
-        help="Replicas with `--on ray`; each has streams of its own.",
+        help="The number of replicas with `--on ray`; each has streams of its own.",
         rich_help_panel=CLUSTER,
     ),
     state: Annotated[
-        Path, typer.Option(help="Folder of the streams' states.", rich_help_panel=STATES)
+        Path, typer.Option(help="The folder of the streams' states.", rich_help_panel=STATES)
     ] = Path("tapr-streams"),
     save_every: float = typer.Option(
         10.0,
         min=0.0,
-        help="Seconds of adaptation that a kill loses at the most.",
+        help="The seconds of adaptation that are lost at most if the server is killed.",
         rich_help_panel=STATES,
     ),
     idle: float = typer.Option(
         300.0,
         min=1.0,
-        help="Seconds after which an unused stream goes to disk.",
+        help="The seconds after which an unused stream is moved to disk.",
         rich_help_panel=STATES,
     ),
     in_memory: int = typer.Option(
         1000,
         min=1,
-        help="Streams in memory; the least recently used others go to disk.",
+        help="The number of streams kept in memory; those used least recently go to disk.",
         rich_help_panel=STATES,
     ),
     snapshot_every: float = typer.Option(
-        600.0, min=0.0, help="Seconds between snapshots of a stream.", rich_help_panel=STATES
+        600.0, min=0.0, help="The seconds between snapshots of a stream.", rich_help_panel=STATES
     ),
     snapshots: int = typer.Option(
-        5, min=1, help="Snapshots that are kept of each stream.", rich_help_panel=STATES
+        5, min=1, help="The number of snapshots kept of each stream.", rich_help_panel=STATES
     ),
     log_predictions: bool = typer.Option(
         False,
         "--log-predictions",
-        help="Log every prediction in predictions.sqlite, before it is answered.",
+        help="Log every prediction in predictions.sqlite before the answer is sent.",
         rich_help_panel=STATES,
     ),
     max_batch: int = typer.Option(
-        64, min=1, help="Images that are adapted on together.", rich_help_panel=BATCHES
+        64, min=1, help="The largest number of images in a batch.", rich_help_panel=BATCHES
     ),
     max_wait: float = typer.Option(
         20.0,
         min=0.0,
-        help="Milliseconds that an image waits for others of its stream.",
+        help="The milliseconds that an image waits for others of its stream.",
         rich_help_panel=BATCHES,
     ),
     max_queue: int = typer.Option(
         1024,
         min=1,
-        help="Images that may wait; further requests are answered with 429.",
+        help="The number of images that may wait; further requests are answered with 429.",
         rich_help_panel=BATCHES,
     ),
     budget: float | None = typer.Option(
         None,
         min=1.0,
-        help="Milliseconds that a request may take: beyond, the unadapted model answers it.",
+        help="The milliseconds that a request may take; if that is too short for adaptation, the"
+        " unadapted model answers.",
         rich_help_panel=BATCHES,
     ),
     tokens: Annotated[
         Path | None,
         typer.Option(
-            help="File of bearer tokens, lines of `NAME SCOPES TOKEN`; needed unless --host is a"
+            help="A file of bearer tokens, lines of `NAME SCOPES TOKEN`; needed unless --host is a"
             " loopback address.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
     max_streams: int = typer.Option(
-        10_000, min=1, help="Streams that the server keeps.", rich_help_panel=LIMITS
+        10_000, min=1, help="The largest number of streams.", rich_help_panel=LIMITS
     ),
     max_body: float = typer.Option(
-        16.0, min=0.001, help="MiB of a request's body.", rich_help_panel=LIMITS
+        16.0, min=0.001, help="The largest body of a request, in MiB.", rich_help_panel=LIMITS
     ),
     max_images: int = typer.Option(
-        256, min=1, help="Images of one request.", rich_help_panel=LIMITS
+        256, min=1, help="The largest number of images in a request.", rich_help_panel=LIMITS
     ),
     max_pixels: int = typer.Option(
-        1 << 25, min=1, help="Pixels of one image, before it is resized.", rich_help_panel=LIMITS
+        1 << 25, min=1, help="The largest number of pixels of an image.", rich_help_panel=LIMITS
     ),
     rate: float = typer.Option(
         0.0,
         min=0.0,
-        help="Requests per second of one token, or of one address; 0: no limit.",
+        help="The requests per second of one token, or of one address; 0 means no limit.",
         rich_help_panel=LIMITS,
     ),
     timeout: float = typer.Option(
         30.0,
         min=0.1,
-        help="Seconds for a body to arrive, and for an answer.",
+        help="The seconds within which a body must arrive, and an answer be given.",
         rich_help_panel=LIMITS,
     ),
     pictures: bool = typer.Option(
         True, help="Show small copies of recent images on the dashboard.", rich_help_panel=SHOWN
     ),
     alarm: str = typer.Option(
-        "", help="URL that is told by POST when a stream's health changes.", rich_help_panel=SHOWN
+        "", help="A URL to which changes of a stream's health are posted.", rich_help_panel=SHOWN
     ),
 ) -> None:
     """Serve a model over HTTP that adapts to each stream of images on its own.
