@@ -12,9 +12,11 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from tapr.errors import TaprError
 from tapr.service import shown
 from tapr.service.answers import Control, Predicted, Problem, predicted
-from tapr.service.engine import Busy
+from tapr.service.cluster import Gone
+from tapr.service.engine import Busy, Closed
 from tapr.service.reading import Reader, Refused
 from tapr.service.security import Rates, Tokens
 from tapr.service.server import Service
@@ -215,6 +217,15 @@ class Api:
         result = await self._answer(self.engine.ask(name, noted))
         return JSONResponse({"stream": name, "done": what, "result": result})
 
+    async def _overview(self, stream: str | None) -> dict[str, Any]:
+        """What the dashboard shows: of this stream, or of the one that was used last."""
+        report = await self._answer(self.engine.report())
+        rows = shown.recent(report)
+        if all(row["stream"] != stream for row in report.streams):
+            stream = rows[0]["stream"] if rows else None
+        detail = None if stream is None else await self._look(stream)
+        return shown.overview(self.service, report, rows, detail)
+
     async def _look(self, name: str) -> dict[str, Any]:
         return await self._answer(self.engine.look(name, self.service.names))
 
@@ -251,11 +262,10 @@ class Api:
 
         async def told() -> AsyncIterator[str]:
             while not self.service.stopping:
-                report = await self._answer(self.engine.report())
-                known = {row["stream"] for row in report.streams}
-                name = stream if stream in known else _first(shown.recent(report))
-                detail = None if name is None else await self._look(name)
-                content = shown.overview(self.service, report, detail)
+                try:
+                    content = await self._overview(stream)
+                except (Closed, Gone, Refused, TaprError):
+                    return  # the page connects anew
                 yield f"data: {json.dumps(content)}\n\n"
                 await asyncio.sleep(EVERY)
 
@@ -270,10 +280,6 @@ def _noted(
     if name in streams.all:
         streams.all[name].seen.act(what, why)
     return result
-
-
-def _first(rows: list[dict[str, Any]]) -> str | None:
-    return rows[0]["stream"] if rows else None
 
 
 def _yes_or_no(yes: bool) -> Response:

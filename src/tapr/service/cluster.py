@@ -257,6 +257,8 @@ class Cluster:
         return {"replica": None, "in_memory": False} if gone else {}
 
     async def _close(self, number: int) -> None:
+        if self._down[number].is_set():  # whatever it had is on disk, or elsewhere
+            return
         try:
             await asyncio.wait_for(self._call(number, "close"), STOPPING)
         except (Gone, TimeoutError):

@@ -69,8 +69,10 @@ def recent(report: Report) -> list[dict[str, Any]]:
     return sorted(report.streams, key=when)[:SHOWN]
 
 
-def overview(service: "Service", report: Report, detail: dict[str, Any] | None) -> dict[str, Any]:
-    """All that the dashboard shows, of the server and of one stream."""
+def overview(
+    service: "Service", report: Report, rows: list[dict[str, Any]], detail: dict[str, Any] | None
+) -> dict[str, Any]:
+    """All that the dashboard shows: of the server, of some streams, and of one in detail."""
     return {
         "time": time.time(),
         "server": {
@@ -83,7 +85,7 @@ def overview(service: "Service", report: Report, detail: dict[str, Any] | None) 
             "unhealthy": len(report.streams) - report.verdicts()["ok"],
             **service.rates(report),
         },
-        "streams": recent(report),
+        "streams": rows,
         "detail": detail,
     }
 

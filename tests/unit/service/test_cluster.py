@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -243,7 +244,9 @@ def test_a_server_of_replicas_over_http(
         assert client.stream("a")["frozen"]
         with pytest.raises(RefusedError, match="no stream 'z'"):
             client.stream("z")
+        events = partial(httpx.get, f"{url}/v1/events", timeout=30)
         kept[0].killed = {0, 1}
+        assert events().text.count("data: ") <= 1  # it ends, and the page connects anew
         with pytest.raises(RefusedError, match="no replica answers") as caught:
             client.predict("a", images)
         assert (caught.value.status, caught.value.retry_after) == (503, 5.0)

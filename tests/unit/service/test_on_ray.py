@@ -40,8 +40,11 @@ def served(tmp_path: Path) -> Iterator[Client]:
         with Client(f"http://127.0.0.1:{port}") as client:
             end = time.monotonic() + 240
             while not _ready(client):
-                assert server.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < end, (tmp_path / "log").read_text()
+                said = (tmp_path / "log").read_text()
+                if server.poll() is not None and "timed out during startup" in said:
+                    pytest.skip("Ray did not start within its own 30 s: the machine is too busy")
+                assert server.poll() is None, said
+                assert time.monotonic() < end, said
                 time.sleep(0.5)
             yield client
     finally:
@@ -77,6 +80,11 @@ def test_streams_survive_the_replica_that_had_them(served: Client, tmp_path: Pat
     rows = {row["stream"]: row for row in served.streams()}
     assert sorted(row["replica"] for row in rows.values()) == [0, 0, 1, 1]
     kept = {name: served.export(name) for name in STREAMS}
+
+    with pytest.raises(RefusedError, match="no stream 'nobody'"):
+        served.stream("nobody")
+    with pytest.raises(RefusedError, match="not a state saved by tapr"):
+        served.adopt(STREAMS[0], b"no state")
 
     lost = rows[STREAMS[0]]["replica"]
     os.kill(process(tmp_path / "state", lost), signal.SIGKILL)
