@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Iterator[Client]:
         )
     try:
         with Client(f"http://127.0.0.1:{port}") as client:
-            end = time.monotonic() + 240
+            end = time.monotonic() + 400
             while not _ready(client):
                 said = (tmp_path / "log").read_text()
                 if server.poll() is not None and "timed out during startup" in said:
