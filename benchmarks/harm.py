@@ -1,262 +1,184 @@
-"""Streams that ruin models: every method on them, with the guard off and acting.
+"""The harm matrix: what the records of `tapr bench harm` say about the guard's promise.
 
-    python -m benchmarks.harm [--model cifar10-small] [--methods norm,tent] [--images 1000]
+    tapr bench harm --out runs/harm
+    python -m benchmarks.harm runs/harm [--csv results/harm.csv]
 
-Adds a line to results/harm.csv for each method, stream and guard that it does not have. A stream
-has the first images of the test set, clean and under four corruptions at severity 5, in batches of
-a fifth to a tenth of them. Images that show nothing (black, of one colour, noise) count for nothing
-but what they do to the adapter. `misses` says whether the guard's promise is broken: accuracy more
-than 1 point below the unadapted model's over the stream, or more than 3 over any 1,000 images in a
-row. `tent*100` is Tent at 100 times its learning rate.
+Writes a line for each method, stream and guard, and prints a Markdown table for each model. The
+promise is that with the guard acting, accuracy is never more than 1 point below the unadapted
+model's over a stream, nor more than 3 over any 1,000 images in a row; `misses` says where it is
+broken. Images that show nothing have no labels, and count for nothing but what they do to the
+adapter.
 """
 
 import argparse
 import csv
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-import tapr
-from tapr import datasets, models
-from tapr.streams import Domain, clean, generated
-from tapr.streams.stream import as_tensor
+from tapr import files, records
+from tapr.records import RunRecord
+from tapr.reports import results
 
 RESULTS = Path(__file__).parents[1] / "results" / "harm.csv"
-CORRUPTIONS = ("gaussian_noise", "contrast", "snow", "jpeg_compression")
-METHODS = (
-    *("steady", "norm", "tent", "tent*10", "tent*100", "pest", "pest*10", "pest*100", "lame"),
-    *("eta", "sar", "roid", "cmf", "deyo", "rpl", "shot", "rdumb", "t3a", "rotta", "note"),
-    *("cotta", "rmt", "adacontrast"),
-)
-FIELDS = (
-    *("model", "images", "stream", "method", "guard", "source", "accuracy", "worst_1000"),
-    *("watch", "harm", "answered", "unlearnt", "restarted", "batches", "misses"),
-)
-NOTHING = 4  # batches that show nothing
-VISITS = 20
-Places = NDArray[np.int64]
+POINTS, IN_A_ROW = 1.0, 3.0  # that accuracy may lie below the unadapted model's
+ROW = 1000  # images
+BATCH = 50  # of the spec; other sizes are part of a stream's name
+_ORDERS = {"sorted": "sorted, ", "shift": "other classes from the middle, "}
+_STREAMS = {
+    "mixed": "half of each batch corrupted",
+    "alternating": "another domain every batch",
+}
 
 
-class Part(NamedTuple):
-    """Images of a batch: places in a domain, or a kind of images that show nothing."""
+class Line(NamedTuple):
+    """A method on a stream, beside the unadapted model."""
 
-    of: Domain | str
-    places: Places
-
-
-Plan = list[list[Part]]
-
-
-class Material(NamedTuple):
-    """The same images clean and under corruptions, and the size of a batch."""
-
-    clean: Domain
-    shifted: Sequence[Domain]
-    size: int
-
-    @property
-    def labels(self) -> Places:
-        """Of the images."""
-        assert self.clean.labels is not None
-        return self.clean.labels
-
-    @property
-    def places(self) -> Places:
-        """Of all images, in order."""
-        return np.arange(len(self.clean))
-
-    def batches(self, of: Domain | str, places: Places, size: int | None = None) -> Plan:
-        """Batches of these images."""
-        size = size or self.size
-        return [[Part(of, places[i : i + size])] for i in range(0, len(places), size)]
+    model: str
+    images: int
+    stream: str
+    method: str
+    guard: str
+    source: float  # accuracy, in %
+    accuracy: float
+    worst_1000: float  # largest fall below the unadapted model over so many images in a row, points
+    watch: int  # batches, as the next four
+    harm: int
+    answered: int
+    unlearnt: int
+    restarted: int
+    batches: int
+    misses: str
 
 
-def streams(m: Material) -> Iterator[tuple[str, Plan]]:
-    """The streams by name."""
-    first = m.shifted[0]
-    by_class = np.argsort(m.labels, kind="stable")
-    common = np.flatnonzero(m.labels == np.bincount(m.labels).argmax())
-    late = m.labels >= (m.labels.max() + 1) / 2
-    half_by_half = np.concatenate([np.flatnonzero(~late), np.flatnonzero(late)])
-    middle = len(m.places) // 2
-    for domain in (m.clean, *m.shifted):
-        yield domain.name, m.batches(domain, m.places)
-    for domain in (m.clean, first):
-        yield f"one class, {domain.name}", m.batches(domain, common)
-    for domain in (m.clean, *m.shifted[:2]):
-        yield f"sorted, {domain.name}", m.batches(domain, by_class)
-    for domain in (m.clean, first):
-        yield f"other classes from the middle, {domain.name}", m.batches(domain, half_by_half)
-    for kind in ("black", "constant", "noise"):
-        yield f"{kind}, then clean", [*_nothing(kind, m), *m.batches(m.clean, m.places)]
-    stream = m.batches(first, m.places)
-    there = len(stream) // 2
-    yield f"noise amid {first.name}", [*stream[:there], *_nothing("noise", m), *stream[there:]]
-    back = m.batches(m.clean, m.places[middle:])
-    yield f"{first.name}, then clean", [*m.batches(first, m.places[:middle]), *back]
-    yield (
-        "half of each batch corrupted",
-        [[Part(m.clean, p.places[::2]), Part(first, p.places[1::2])] for (p,) in stream],
-    )
-    turns = [m.clean, *m.shifted]
-    yield (
-        "another domain every batch",
-        [[Part(turns[i % len(turns)], p.places)] for i, (p,) in enumerate(stream)],
-    )
-    yield (
-        f"{VISITS} visits of {len(m.shifted)} corruptions",
-        [
-            [Part(domain, stream[(visit * len(m.shifted) + i) % len(stream)][0].places)]
-            for visit in range(VISITS)
-            for i, domain in enumerate(m.shifted)
-        ],
-    )
-    for size in (1, 2, 4):
-        for domain in (m.clean, first):
-            yield f"batch {size}, {domain.name}", m.batches(domain, m.places[:400], size)
+def stream(run: RunRecord) -> str:
+    """The name of a run's stream."""
+    facts = run.setting
+    domain = run.shifts[0].name
+    if "blank" in facts:
+        return f"{facts['blank']}, then {domain}"
+    if "clean" in facts:
+        return f"clean, {domain}, clean"
+    if "rounds" in facts:
+        return f"{facts['rounds']} visits of {len(run.shifts)} corruptions"
+    if "only_class" in facts:
+        return f"one class, {domain}"
+    size = facts["batch_size"]
+    name = _STREAMS.get(facts["protocol"], _ORDERS.get(facts.get("order", ""), "") + domain)
+    return name if size >= 20 else f"batch {size}, {name}"
 
 
-def _nothing(kind: str, m: Material) -> Plan:
-    return [[Part(kind, np.arange(m.size) + number)] for number in range(NOTHING)]
+def right(run: RunRecord) -> NDArray[np.float64]:
+    """Which of the labelled images were predicted right, along the stream."""
+    known = [batch for batch in results.batches(run) if batch.labels is not None]
+    pairs = [(batch.labels, batch.predicted) for batch in known]
+    return np.concatenate([np.equal(*pair).astype(float) for pair in pairs])
 
 
-def read(part: Part) -> tuple[Tensor, Tensor]:
-    """Images and labels; -1 for those that show nothing."""
-    count = len(part.places)
-    if isinstance(part.of, Domain):
-        assert part.of.labels is not None
-        images = as_tensor(part.of.read(part.of.numbers[part.places]))
-        return images, torch.from_numpy(part.of.labels[part.places])
-    generator = torch.Generator().manual_seed(int(part.places[0]))
-    kinds: dict[str, Callable[[], Tensor]] = {
-        "black": lambda: torch.zeros(count, 3, 32, 32),
-        "constant": lambda: torch.rand(count, 3, 1, 1, generator=generator).repeat(1, 1, 32, 32),
-        "noise": lambda: torch.rand(count, 3, 32, 32, generator=generator),
+def worst(own: NDArray[np.float64], source: NDArray[np.float64]) -> float:
+    """The largest fall below the unadapted model over a thousand images in a row, in points."""
+    lost = np.cumsum(np.concatenate([[0.0], source - own]))
+    images = min(ROW, len(own))
+    return float(100 * (lost[images:] - lost[:-images]).max() / images)
+
+
+def lines(runs: Sequence[RunRecord]) -> Iterator[Line]:
+    """A line for each finished run that has the unadapted model beside it."""
+    finished = [run for run in runs if results.whole(run)]
+    beside = {_place(run): right(run) for run in finished if not run.adapts}
+    for run in finished:
+        if not run.adapts or _place(run) not in beside:
+            continue
+        own, source = right(run), beside[_place(run)]
+        told = [batch.health for batch in run.batches if batch.health]
+        seen = Counter(health[key] for health in told for key in ("verdict", "action"))
+        base, accuracy = round(100 * source.mean(), 2), round(100 * own.mean(), 2)
+        fall = round(worst(own, source), 2)
+        yield Line(
+            model=str(run.setting["model"]),
+            images=len(own),
+            stream=stream(run),
+            method=run.label,
+            guard=str(run.recipe.get("guard", "watch")),
+            source=base,
+            accuracy=accuracy,
+            worst_1000=fall,
+            **{w: seen[w] for w in ("watch", "harm", "answered", "unlearnt", "restarted")},
+            batches=len(run.batches),
+            misses="yes" if base - accuracy > POINTS or fall > IN_A_ROW else "",
+        )
+
+
+def _place(run: RunRecord) -> str:
+    return repr((sorted(run.setting.items(), key=str), run.shifts, run.seed))
+
+
+def matrix(found: Sequence[Line]) -> Iterator[str]:
+    """A Markdown table for each model, a row for each stream: guard off → guard acting."""
+    for model, most in dict.fromkeys((line.model, _size(line)) for line in found):
+        mine = [line for line in found if (line.model, _size(line)) == (model, most)]
+        methods = [*dict.fromkeys(line.method for line in mine)]
+        yield f"`{model}`, {most}:\n"
+        yield f"| stream | images | unadapted | {' | '.join(methods)} |"
+        yield f"|---|---:|---:|{'---:|' * len(methods)}"
+        for name in dict.fromkeys(line.stream for line in mine):
+            row = {(n.method, n.guard): n for n in mine if n.stream == name}
+            first = next(iter(row.values()))
+            cells = [_cell(row.get((m, "off")), row.get((m, "act"))) for m in methods]
+            yield f"| {name} | {first.images:,} | {first.source:.1f} | {' | '.join(cells)} |"
+        yield ""
+
+
+def _size(line: Line) -> str:
+    return "slow methods" if line.method.startswith(("pest", "cotta", "memo", "ttt")) else "others"
+
+
+def _cell(off: Line | None, act: Line | None) -> str:
+    parts = ["" if each is None else f"{each.accuracy:.1f}" for each in (off, act)]
+    broken = " **!**" if act is not None and act.misses else ""
+    return " → ".join(parts) + broken if any(parts) else ""
+
+
+def summary(found: Sequence[Line]) -> Iterator[str]:
+    """How many pairs of method and stream break the promise, and which with the guard acting."""
+    for guard in ("off", "act"):
+        mine = [line for line in found if line.guard == guard]
+        yield f"guard {guard}: {sum(bool(n.misses) for n in mine)} of {len(mine)} break the promise"
+    off = {(n.model, n.images, n.stream, n.method): n for n in found if n.guard == "off"}
+    lost = {
+        place: off[place].accuracy - n.accuracy
+        for n in found
+        if n.guard == "act" and (place := (n.model, n.images, n.stream, n.method)) in off
     }
-    return kinds[part.of](), torch.full((count,), -1)
-
-
-class Ran(NamedTuple):
-    """What an adapter did on a stream."""
-
-    right: Tensor  # [N] bool, of the images that show something
-    counts: Counter[str]  # of verdicts and actions
-
-
-def run(adapter: tapr.Adapter, plan: Plan) -> Ran:
-    """Predict a stream."""
-    right, counts = [], Counter[str]()
-    for parts in plan:
-        read_parts = [read(part) for part in parts]
-        images, labels = (torch.cat(tensors) for tensors in zip(*read_parts, strict=True))
-        prediction = adapter.predict(images)
-        known = labels >= 0
-        right.append((prediction.logits.argmax(1) == labels)[known])
-        if prediction.health is not None:
-            counts.update([prediction.health.verdict, prediction.health.action])
-    return Ran(torch.cat(right), counts)
-
-
-def worst(right: Tensor, source: Tensor, images: int = 1000) -> float:
-    """The largest fall below the source over so many images in a row, in points."""
-    lost = torch.cat([torch.zeros(1), (source.float() - right.float()).cumsum(0)])
-    images = min(images, len(right))
-    return 100 * float((lost[images:] - lost[:-images]).max()) / images
-
-
-def variant(name: str) -> tuple[str, dict[str, Any]]:
-    """A method and its options from a name such as `tent*100`."""
-    method, _, times = name.partition("*")
-    return method, {"lr": float(times) * tapr.presets(method)["paper"]["lr"]} if times else {}
-
-
-def _cached(domain: Domain) -> Domain:
-    """The domain with its pixels in memory."""
-    pixels = np.asarray(domain.read(domain.numbers))
-    first = int(domain.numbers[0])
-    return replace(domain, read=lambda numbers: pixels[numbers - first])
-
-
-def material(
-    data: str, first: int, images: int, corruptions: Sequence[str], severity: int
-) -> Material:
-    """The first images of the test set, or others."""
-    dataset = datasets.load(data, "test")
-    some = np.arange(first, first + images)
-    shifted = [generated(dataset, name, severity, some) for name in corruptions]
-    size = min(200, images // 10)
-    return Material(_cached(clean(dataset, some)), [*map(_cached, shifted)], size)
-
-
-def lines(
-    model: nn.Module,
-    chosen: Sequence[tuple[str, Plan]],
-    methods: Sequence[str],
-    done: set[tuple[str, str, str]],
-) -> Iterator[dict[str, Any]]:
-    """A line for each method, stream and guard that is not done."""
-    for name in methods:
-        method, options = variant(name)
-        for stream, plan in chosen:
-            source = None
-            for guard in ("off", "act"):
-                if (stream, name, guard) in done:
-                    continue
-                if source is None:
-                    source = run(tapr.adapt(model, "source"), plan).right
-                ran = run(tapr.adapt(model, method, guard=guard, **options), plan)
-                base, own = (100 * r.float().mean().item() for r in (source, ran.right))
-                fall = worst(ran.right, source)
-                yield {
-                    **{"stream": stream, "method": name, "guard": guard},
-                    **{"source": round(base, 2), "accuracy": round(own, 2)},
-                    "worst_1000": round(fall, 2),
-                    **{w: ran.counts[w] for w in ("watch", "harm")},
-                    **{w: ran.counts[w] for w in ("answered", "unlearnt", "restarted")},
-                    "batches": len(plan),
-                    "misses": "yes" if round(base - own, 2) > 1 or round(fall, 2) > 3 else "",
-                }
+    gained = [place for place in lost if off[place].accuracy > off[place].source]
+    yield f"gains that lost more than 0.3 points: {sum(lost[p] > 0.3 for p in gained)} of" + (
+        f" {len(gained)}"
+    )
+    for n in found:
+        if n.guard == "act" and n.misses:
+            yield f"  {n.model} {n.stream} {n.method}: {n.source} {n.accuracy} {n.worst_1000}"
+    for p in gained:
+        if lost[p] > 0.3:
+            yield f"  gain lost: {' '.join(map(str, p))}: {lost[p]:.2f} of " + (
+                f"{off[p].accuracy - off[p].source:.2f}"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", default="cifar10-small")
-    parser.add_argument("--data", default="cifar10")
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--streams", default="", help="those with one of `a;b` in their names")
-    parser.add_argument("--images", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first image")
-    parser.add_argument("--corruptions", default=",".join(CORRUPTIONS))
-    parser.add_argument("--severity", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--csv", type=Path, default=RESULTS)
     given = parser.parse_args()
-    logging.getLogger("tapr").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    old = list(csv.DictReader(given.out.open())) if given.out.exists() else []
-    key = {"model": given.model, "images": str(given.images)}
-    mine = [row for row in old if all(row[name] == value for name, value in key.items())]
-    done = {(row["stream"], row["method"], row["guard"]) for row in mine}
-    m = material(
-        given.data, given.first, given.images, given.corruptions.split(","), given.severity
-    )
-    wanted = given.streams.split(";")
-    chosen = [each for each in streams(m) if any(part in each[0] for part in wanted)]
-    with given.out.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if not old:
-            writer.writeheader()
-        for line in lines(models.load(given.model), chosen, given.methods.split(","), done):
-            writer.writerow({**key, **line})
-            file.flush()
-            print(*(f"{value!s:<{12 if n else 30}}" for n, value in enumerate(line.values())))
+    read = records.load(given.runs)
+    found = sorted(lines(read.runs), key=lambda line: (line.model, line.stream, line.method))
+    with files.atomic(given.csv) as part, part.open("w", newline="") as file:
+        writer: Any = csv.writer(file)
+        writer.writerows([Line._fields, *found])
+    print(*read.problems, *matrix(found), *summary(found), sep="\n")
 
 
 if __name__ == "__main__":

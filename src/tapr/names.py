@@ -36,8 +36,10 @@ AUGMENTATIONS = (
     *("augmix", "crop", "identity", "katana"),
     *("moco", "randaugment", "resized-crop"),
 )
-PROTOCOLS = ("each", "continual", "mixed", "gradual")
+PROTOCOLS = ("each", "continual", "mixed", "gradual", "alternating")
 ORDERS = ("listed", "shuffled", "sorted", "dirichlet", "correlated", "shift")
+CLEAN = "clean"  # among corruptions: the images as they are
+BLANKS = ("black", "constant", "noise")  # kinds of images that show nothing
 
 METRICS = (
     *("accuracy", "error", "top5", "calibration", "calibration-mass", "nll", "brier", "auroc"),

@@ -245,10 +245,11 @@ def _effective(variant: str, preset: str, options: Options) -> tuple[str, str, d
 
 def _table(method: str, preset: str, seed: int, effective: Options) -> dict[str, Any]:
     plain, defaults = own.options(Learner), presets(method)[PAPER]
+    idle = () if own.method(method).adapts else ("guard",)  # nothing is guarded
     recorded = {
         name: _recorded(value)
         for name, value in effective.items()
-        if name not in UNSAID or not value == plain[name] == defaults[name]
+        if name not in idle and (name not in UNSAID or not value == plain[name] == defaults[name])
     }
     return {"method": method, "preset": preset, "seed": seed, **recorded}
 

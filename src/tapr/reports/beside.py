@@ -11,7 +11,10 @@ Options = Mapping[str, Any] | None  # besides a method's defaults; None: not kno
 
 _PAPER = "Sivaprasad & Fleuret 2021"
 _CORRUPTED = {"cifar10": "cifar10c", "cifar100": "cifar100c"}  # clean images, corrupted by us
-_PARAMETERS = ("delta", "shift_at", "burst", "rounds", "clean")  # of streams; none was published
+_PARAMETERS = (  # of streams; none was published
+    *("delta", "shift_at", "burst", "rounds", "clean"),
+    *("blank", "only_class"),
+)
 _SAME = ("released", "benchmark")  # presets that are the same method, as a code runs it
 
 

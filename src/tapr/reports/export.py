@@ -197,11 +197,12 @@ def spec(setting: Setting) -> str:
     """The spec that makes a setting's runs again, with every option of every method written out."""
     first = setting.runs[0]
     domains = setting.domains if setting.single else first.shifts
-    corruptions = dict.fromkeys(d.corruption for d in domains if d.corruption)
+    shifts = dict.fromkeys(d.corruption or names.CLEAN for d in domains)
+    corruptions = [] if [*shifts] == [names.CLEAN] else [*shifts]
     values = {
         "name": first.cell.get("spec") or "again",
         **{key: value for key, value in setting.facts.items() if key not in _FOUND_OUT},
-        "corruptions": list(corruptions),
+        "corruptions": corruptions,
         "severities": sorted({d.severity for d in domains if d.severity}),
         "seeds": sorted({seed for system in setting.systems for seed in system.seeds}),
         "device": first.cell.get("device"),

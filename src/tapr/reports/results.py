@@ -131,7 +131,7 @@ class Setting:
         if self.single:
             return sorted(found, key=titles.place)
         along = [b.shift for s in self.systems for run in s.runs for b in run.batches]
-        return list(dict.fromkeys(along))
+        return [shift for shift in dict.fromkeys(along) if shift.name not in names.BLANKS]
 
     @property
     def severity(self) -> int | None:

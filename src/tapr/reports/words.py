@@ -14,6 +14,7 @@ PROTOCOLS = {
     "continual": "one after another without a reset",
     "mixed": "all mixed in one stream",
     "gradual": "severities rise and fall without a reset",
+    "alternating": "a batch of each in turn, without a reset",
 }
 _SHORT = {"each": "reset each"}
 _STREAM = {
@@ -22,6 +23,8 @@ _STREAM = {
     "burst": "each image {} times in a row",
     "rounds": "{} rounds",
     "clean": "between {} clean images",
+    "blank": "{} images first",
+    "only_class": "class {} alone",
 }
 _OPTIONS_OF_A_CONTROL = {"lr", "weight_decay", "momentum"}
 

@@ -26,9 +26,11 @@ from tapr.runs.device import usable
 from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
-from tapr.streams import Domain, Stream, clean, corrupted, orders, protocols
+from tapr.streams import Domain, Stream, blank, clean, corrupted, orders, protocols
+from tapr.streams.domains import Numbers
 from tapr.streams.stream import as_tensor, usual_order
 
+BLANK = 4  # batches of images that show nothing
 # What of a run's identity is words for people, and decides no number.
 _WORDS = {"title", "options", "statistics", "adapts"}
 
@@ -101,11 +103,13 @@ class Bench:
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
         self.order = _order(spec)
-        self.protocol = protocols.made(spec.protocol, rounds=spec.rounds, clean=_clean(spec))
         self.model = methods.find_model(spec.model, spec.architecture)
         self.model.eval().to(usable(spec.device))
         self.traits = {label: self._traits(table) for label, table in spec.methods.items()}
         domains = _domains(spec)
+        self.protocol = protocols.made(
+            spec.protocol, rounds=spec.rounds, clean=_clean(spec), blank=_blank(spec, domains[0])
+        )
         _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
@@ -256,9 +260,30 @@ def _clean(spec: Spec) -> Domain | None:
     return clean(found, spec.clean)
 
 
+def _blank(spec: Spec, like: Domain) -> Domain | None:
+    """The images before the stream that show nothing, if there are to be any."""
+    return None if spec.blank is None else blank(spec.blank, like, BLANK * spec.batch_size)
+
+
 def _domains(spec: Spec) -> list[Domain]:
+    subset = _subset(spec)
     if not spec.corruptions:
-        return [clean(datasets.load(spec.data, spec.split), spec.images)]
+        return [clean(datasets.load(spec.data, spec.split), subset)]
     # Only by its name is a published set read from its files; it has no other split.
     data = spec.data if spec.split == "test" else datasets.load(spec.data, spec.split)
-    return corrupted(data, spec.corruptions, spec.severities, spec.images)
+    return corrupted(data, spec.corruptions, spec.severities, subset)
+
+
+def _subset(spec: Spec) -> int | Numbers | None:
+    """The images to predict: all, so many, or those of one class."""
+    if spec.only_class is None:
+        return spec.images
+    entry = datasets.PUBLISHED.get(spec.data)
+    found = datasets.load(entry.clean) if entry else datasets.load(spec.data, spec.split)
+    members = np.flatnonzero(found.labels == spec.only_class) if found.labels is not None else []
+    if not len(members) or len(members) < (spec.images or 1):
+        raise InputError(
+            f"expected {spec.images or 'some'} images of class {spec.only_class} in {found.name},"
+            f" got {len(members)}"
+        )
+    return np.asarray(members[: spec.images])

@@ -70,7 +70,8 @@ class Spec(BaseModel):
         tuple[str, ...],
         Field(
             description="The corruptions of the images, with commas between their names: the"
-            " standard 15 by default, `none` for the images as they are."
+            " standard 15 by default, `none` for the images as they are, `clean` for these beside"
+            " others."
         ),
         _UNCOMMON,
     ] = tuple(names.STANDARD)
@@ -88,7 +89,8 @@ class Spec(BaseModel):
     protocol: Annotated[
         str,
         Field(
-            description="How domains follow each other: `each`, `continual`, `mixed`, `gradual`."
+            description="How domains follow each other: `each`, `continual`, `mixed`, `gradual`,"
+            " `alternating` (a batch of each in turn)."
         ),
     ] = "each"
     order: Annotated[
@@ -129,6 +131,19 @@ class Spec(BaseModel):
         Field(description="The number of clean images before the stream, and again after it."),
         _LATER,
     ] = 0
+    blank: Annotated[
+        str | None,
+        Field(
+            description="Four batches of images that show nothing, before the stream: `black`,"
+            " `constant` or `noise`."
+        ),
+        _LATER,
+    ] = None
+    only_class: Annotated[
+        Annotated[int, Field(ge=0)] | None,
+        Field(description="The number of a class: only its images are predicted."),
+        _LATER,
+    ] = None
     batch_size: Annotated[
         Annotated[int, Field(ge=1)], Field(description="The number of images in a batch.")
     ] = 200
@@ -190,7 +205,8 @@ class Spec(BaseModel):
         from tapr.corruptions import CORRUPTIONS
 
         for name in value:
-            CORRUPTIONS[name]
+            if name != names.CLEAN:
+                CORRUPTIONS[name]
         return value
 
     @field_validator("protocol")
@@ -208,6 +224,15 @@ class Spec(BaseModel):
 
         if value is not None:
             ORDERS[value]
+        return value
+
+    @field_validator("blank")
+    @classmethod
+    def _known_blank(cls, value: str | None) -> str | None:
+        from tapr.streams import BLANKS
+
+        if value is not None:
+            BLANKS[value]
         return value
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,14 @@ from tapr import names
 from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
 from tapr.datasets import PUBLISHED, Dataset, load
 from tapr.errors import InputError
+from tapr.registry import Registry
+from tapr.rng import derive
 
 Numbers: TypeAlias = NDArray[np.int64]  # places of images in their data set
 Subset: TypeAlias = int | Sequence[int] | Numbers | None
 
 SEVERITIES = (1, 2, 3, 4, 5)
+BLANKS: Registry[str] = Registry("kind of blank images", {kind: kind for kind in names.BLANKS})
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Origin:
     """Where a domain's images come from."""
 
     dataset: str
-    made: Literal["clean", "generated", "published"] = "clean"
+    made: Literal["clean", "generated", "published", "blank"] = "clean"
     seed: int | None = None  # of generated corruptions
 
     def __str__(self) -> str:
@@ -45,7 +48,9 @@ class Domain:
     @property
     def name(self) -> str:
         """The corruption and its severity, e.g. "fog-5"; "clean" without one."""
-        return "clean" if self.corruption is None else f"{self.corruption}-{self.severity}"
+        if self.origin.made == "blank":
+            return self.origin.dataset
+        return names.CLEAN if self.corruption is None else f"{self.corruption}-{self.severity}"
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -86,20 +91,49 @@ def corrupted(
     subset: Subset = None,
     seed: int = 0,
 ) -> list[Domain]:
-    """A domain for each corruption at each severity, in that order.
+    """A domain for each corruption at each severity, in that order; "clean" is one more domain.
 
     "cifar10c" and "cifar100c" use the published files when all that is asked for is here, and
     else corrupt the clean test images; any other data is corrupted here. `origin` says which.
     """
-    _check(corruptions, severities)
-    pairs = [(corruption, severity) for corruption in corruptions for severity in severities]
+    if not corruptions or not severities:
+        raise InputError("expected at least one corruption and one severity, got none")
+    shifts = [name for name in corruptions if name != names.CLEAN]
+    _check(shifts, severities)
     entry = PUBLISHED.get(data) if isinstance(data, str) else None
-    if entry is not None:
-        if entry.has(corruptions):
-            return [published(entry.name, *pair, subset) for pair in pairs]
-        data = entry.clean
-    dataset = load(data) if isinstance(data, str) else data
-    return [generated(dataset, *pair, subset, seed) for pair in pairs]
+    here = entry is not None and entry.has(shifts)
+
+    plain: Any = data
+    if isinstance(data, str) and not (here and len(shifts) == len(corruptions)):
+        plain = load(entry.clean if entry else data)
+    domains: list[Domain] = []
+    for name in corruptions:
+        if name == names.CLEAN:
+            domains.append(clean(plain, subset))
+        elif entry is not None and here:
+            domains += [published(entry.name, name, level, subset) for level in severities]
+        else:
+            domains += [generated(plain, name, level, subset, seed) for level in severities]
+    return domains
+
+
+def blank(kind: str, like: Domain, count: int, seed: int = 0) -> Domain:
+    """So many images that show nothing, of the size of another domain's: "black", "constant" (each
+    of one colour) or "noise". They have no labels.
+    """
+    BLANKS.check(kind)
+    key = derive(seed, "blank", kind)
+
+    def read(numbers: Numbers) -> NDArray[np.uint8]:
+        shape = like.read(like.numbers[:1]).shape[1:]
+        drawn = {"black": 0, "constant": shape[-1], "noise": shape}[kind]
+        images = np.zeros((len(numbers), *shape), np.uint8)
+        for image, number in zip(images, numbers, strict=True):
+            if drawn:
+                image[:] = np.random.default_rng([key, number]).integers(0, 256, drawn, np.uint8)
+        return images
+
+    return Domain(Origin(kind, "blank"), np.arange(count), None, like.classes, read)
 
 
 def choose(dataset: Dataset, subset: Subset) -> Numbers:
@@ -146,5 +180,3 @@ def _check(corruptions: Sequence[str], severities: Sequence[int]) -> None:
     for severity in severities:
         if isinstance(severity, bool) or severity not in SEVERITIES:
             raise InputError(f"expected a severity from 1 to 5, got {severity!r}")
-    if not corruptions or not severities:
-        raise InputError("expected at least one corruption and one severity, got none")

@@ -15,6 +15,7 @@ class Segment(NamedTuple):
     name: str
     domains: tuple[Domain, ...]
     reset: bool  # does it start from the source model
+    alternates: bool = False  # does it take turns with its neighbours, batch by batch
 
 
 Protocol: TypeAlias = Callable[[Sequence[Domain]], list[Segment]]
@@ -52,34 +53,55 @@ def gradual(domains: Sequence[Domain]) -> list[Segment]:
     return continual(path)
 
 
+def alternating(domains: Sequence[Domain]) -> list[Segment]:
+    """A batch of each domain in turn; only the first starts from the source model."""
+    return [segment._replace(alternates=True) for segment in continual(domains)]
+
+
 PROTOCOLS: Registry[Protocol] = Registry(
-    "protocol", {"each": each, "continual": continual, "mixed": mixed, "gradual": gradual}
+    "protocol",
+    {
+        "each": each,
+        "continual": continual,
+        "mixed": mixed,
+        "gradual": gradual,
+        "alternating": alternating,
+    },
 )
 BEFORE, AFTER = "clean before", "clean after"
 
 
-def made(name: str, *, rounds: int = 1, clean: Domain | None = None) -> Protocol:
+def made(
+    name: str, *, rounds: int = 1, clean: Domain | None = None, blank: Domain | None = None
+) -> Protocol:
     """The protocol of this name, its stream so many times in a row, between clean images.
 
-    Only the first segment of all starts from the source model. With `each` there is no such
-    stream: every domain is one of its own.
+    Images that show nothing (`blank`) come before all others. Only the first segment of all starts
+    from the source model. With `each` there is no such stream: every domain is one of its own.
     """
     protocol = PROTOCOLS[name]
     if rounds < 1:
         raise InputError(f"expected at least 1 round, got {rounds}")
-    if rounds == 1 and clean is None:
+    if rounds == 1 and clean is None and blank is None:
         return protocol
     if name == "each":
-        what = "several rounds" if rounds > 1 else "clean images before and after"
+        what = "clean images before and after" if clean else "blank images before"
+        what = "several rounds" if rounds > 1 else what
         raise InputError(f"{what} need one stream of all domains, got the protocol 'each'")
-    return partial(_around, protocol, rounds, clean)
+    return partial(_around, protocol, rounds, clean, blank)
 
 
 def _around(
-    protocol: Protocol, rounds: int, clean: Domain | None, domains: Sequence[Domain]
+    protocol: Protocol,
+    rounds: int,
+    clean: Domain | None,
+    blank: Domain | None,
+    domains: Sequence[Domain],
 ) -> list[Segment]:
     segments = protocol(domains) * rounds
     if clean is not None:
         ends = [Segment(name, (clean,), False) for name in (BEFORE, AFTER)]
         segments = [ends[0], *segments, ends[1]]
+    if blank is not None:
+        segments = [Segment(blank.name, (blank,), False), *segments]
     return [segment._replace(reset=place == 0) for place, segment in enumerate(segments)]

@@ -1,8 +1,9 @@
 """The stream itself: batches in order, made ahead of time, a few at a time."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, groupby, zip_longest
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -41,10 +42,9 @@ class Step(NamedTuple):
 class Stream:
     """Batches of domains; iterating twice gives the same batches.
 
-    `protocol` ("each", "continual", "mixed", "gradual") is how domains follow each other, `order`
-    (see `ORDERS`) how images do within one; a mixed stream is shuffled unless `order` says
-    otherwise. `protocols.made` and `orders.made` give either its parameters. `prefetch` batches are
-    made ahead, by one thread.
+    `protocol` (see `PROTOCOLS`) is how domains follow each other, `order` (see `ORDERS`) how images
+    do within one; a mixed stream is shuffled unless `order` says otherwise. `protocols.made` and
+    `orders.made` give either its parameters. `prefetch` batches are made ahead, by one thread.
     """
 
     def __init__(
@@ -71,10 +71,13 @@ class Stream:
         self.prefetch = prefetch
         self.plan: tuple[Step, ...] = ()
         seen: Counter[str] = Counter()  # a domain may come twice, each time in a new order
-        for segment in segments:
-            key = derive(seed, "order", segment.name, seen[segment.name])
-            seen[segment.name] += 1
-            self.plan += tuple(_steps(segment, ordering, batch_size, key))
+        for alternates, group in groupby(segments, lambda segment: segment.alternates):
+            plans = []
+            for segment in group:
+                key = derive(seed, "order", segment.name, seen[segment.name])
+                seen[segment.name] += 1
+                plans.append(list(_steps(segment, ordering, batch_size, key)))
+            self.plan += tuple(_in_turns(plans) if alternates else chain(*plans))
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -127,6 +130,11 @@ def _steps(segment: Segment, order: Order, batch_size: int, seed: int) -> Iterat
     for start in range(0, len(chosen), batch_size):
         part = chosen[start : start + batch_size]
         yield Step(segment, sources[part], places[part], segment.reset and start == 0)
+
+
+def _in_turns(plans: Iterable[Sequence[Step]]) -> Iterator[Step]:
+    """A step of each plan in turn; those that are longer go on alone."""
+    return (step for turn in zip_longest(*plans) for step in turn if step is not None)
 
 
 def _labels(

@@ -349,3 +349,38 @@ def test_a_corrupt_line_is_named_and_the_rest_is_read(place: Path) -> None:
     assert len(problems) == 2
     assert "line 2: not JSON" in problems[0]
     assert "line 6: not a record" in problems[1]
+
+
+def test_images_that_show_nothing_count_for_nothing(place: Path) -> None:
+    made = make_spec(protocol="continual", blank="black", methods=["source", "norm"])
+    runs = finish(made, place / "out")
+    for run in runs.values():
+        labels = [batch.labels for batch in run.batches]
+        assert labels[:4] == [None] * 4
+        assert [batch.domain for batch in run.batches[3:5]] == ["black", "brightness-5"]
+        assert run.accuracy is not None
+    (setting,) = reading.read([place / "out"]).settings
+    table = tables.table(setting)
+    assert [domain.corruption for domain in table.domains] == COLUMNS
+    assert all(row.mean for row in table.rows)
+    again = tomllib.loads(export.spec(setting))
+    assert (again["blank"], again["corruptions"]) == ("black", COLUMNS)
+
+
+def test_one_class_alone_and_clean_beside_corrupted(place: Path) -> None:
+    made = make_spec(
+        corruptions=["contrast", "clean"],
+        protocol="mixed",
+        only_class=1,
+        images=6,
+        methods=["norm"],
+    )
+    (run,) = finish(made, place / "out").values()
+    assert {label for batch in run.batches for label in batch.labels or ()} == {1}
+    assert run.images == 12
+    (setting,) = reading.read([place / "out"]).settings
+    assert tomllib.loads(export.spec(setting))["corruptions"] == ["contrast", "clean"]
+    with pytest.raises(tapr.TaprError, match="expected 9 images of class 1"):
+        Bench(make_spec(only_class=1, images=9), place / "out")
+    with pytest.raises(tapr.TaprError, match="unknown kind of blank images 'blakc'"):
+        make_spec(blank="blakc")

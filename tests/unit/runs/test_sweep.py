@@ -184,6 +184,30 @@ def test_the_leaderboard_is_every_method_on_every_stream_with_every_model() -> N
         specs.values("demo", size="small")
 
 
+def test_the_streams_of_harm_are_for_every_method_with_its_guard_off_and_acting() -> None:
+    values = specs.values("harm")
+    made = sweep.expand(values, values.pop("over"))
+    assert len(made) == 2 * 2 * 14
+    assert {spec.methods["tent"]["guard"] for spec in made} == {"off", "act"}
+    assert {spec.blank for spec in made} == {None, *names.BLANKS}
+    missing = {*names.METHODS} - {table["method"] for table in made[0].methods.values()}
+    assert missing == {"ttt", "foa"}  # which need a rotation head, and a transformer
+    for label, table in made[0].methods.items():
+        _, _, times = label.partition("-x")
+        if times:
+            rate = tapr.presets(table["method"])["paper"]["lr"]
+            assert table["lr"] == pytest.approx(int(times) * rate)
+    slow = specs.values("harm", size="slow")
+    assert len(sweep.expand(slow, slow.pop("over"))) == 2 * 3
+
+
+def test_the_unadapted_model_runs_once_whatever_the_guard(place: Path) -> None:
+    over = {"guard": ["off", "act"]}
+    made = sweep.expand({**VALUES, "methods": ["source", "norm"]}, over)
+    labels = [task.cell.label for task in sweep.tasks(made, over, place / "out")]
+    assert 2 * labels.count("source") == labels.count("norm")
+
+
 def test_bench_runs_a_spec_with_a_grid(place: Path) -> None:
     streams = "".join(f'[[over.stream]]\nprotocol = "{name}"\n' for name in ("mixed", "continual"))
     text = SPEC.partition("[over]")[0] + streams

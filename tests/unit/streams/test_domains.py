@@ -58,6 +58,12 @@ def test_corrupted_makes_a_domain_for_each() -> None:
     assert {len(domain) for domain in domains} == {2}
 
 
+def test_clean_images_are_a_domain_beside_others() -> None:
+    domains = streams.corrupted(DATA, ["fog", "clean"], [1, 3])
+    assert [domain.name for domain in domains] == ["fog-1", "fog-3", "clean"]
+    np.testing.assert_array_equal(domains[2].read(np.arange(3)), DATA.images[:3])
+
+
 def test_published_files_are_used_when_all_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from tapr.errors import InputError
-from tapr.streams import Domain, Origin, Stream, orders, protocols
+from tapr.errors import InputError, UnknownNameError
+from tapr.streams import Domain, Origin, Stream, blank, orders, protocols
 
 
 def domain(corruption: str | None, count: int = 6) -> Domain:
@@ -83,6 +84,7 @@ def test_a_burst_shows_each_image_so_often_in_a_row() -> None:
     [
         ({"name": "each", "rounds": 2}, "several rounds need one stream of all domains, got the"),
         ({"name": "each", "clean": CLEAN}, "clean images before and after need one stream"),
+        ({"name": "each", "blank": CLEAN}, "blank images before need one stream"),
         ({"name": "mixed", "rounds": 0}, "expected at least 1 round, got 0"),
     ],
 )
@@ -105,3 +107,38 @@ def test_a_protocol_that_cannot_be(given: dict[str, Any], message: str) -> None:
 def test_an_order_that_cannot_be(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         orders.made(**given)
+
+
+def test_alternating_domains_take_turns_batch_by_batch() -> None:
+    stream = Stream([FOG, CLEAN], 2, protocol="alternating")
+    assert shape(stream) == [
+        ("fog-5", True, 2),
+        ("clean", False, 2),
+        ("fog-5", False, 2),
+        ("clean", False, 2),
+        ("fog-5", False, 2),  # it has more images, and goes on alone
+    ]
+    seen = [step.places.tolist() for step in stream.plan if step.segment.name == "fog-5"]
+    assert seen == [[0, 1], [2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("kind", ["black", "constant", "noise"])
+def test_blank_images_come_first_and_have_no_labels(kind: str) -> None:
+    nothing = blank(kind, FOG, 4)
+    stream = Stream([FOG], 4, protocol=protocols.made("continual", blank=nothing))
+    assert shape(stream) == [(kind, True, 4), ("fog-5", False, 4), ("fog-5", False, 2)]
+    first, second, _ = stream
+    assert first.labels is None
+    assert second.labels is not None
+    assert first.images.shape == second.images.shape
+    colours = first.images.flatten(2)
+    assert bool((colours == colours[..., :1]).all()) == (kind != "noise")
+    assert bool((first.images == 0).all()) == (kind == "black")
+    assert torch.equal(next(iter(stream)).images, first.images)
+    again = nothing.read(nothing.numbers[2:])
+    np.testing.assert_array_equal(again, nothing.read(nothing.numbers)[2:])
+
+
+def test_an_unknown_kind_of_blank_images() -> None:
+    with pytest.raises(UnknownNameError, match="unknown kind of blank images 'blakc'; did you"):
+        blank("blakc", FOG, 4)
