@@ -1,8 +1,8 @@
 """The plain loop (a), tapr (b) and the bound (c) on the same batches, taking turns.
 
     python -m benchmarks.adapt [--models cifar10-small,resnet-20] [--methods pest,tent,norm]
-        [--rounds 3] [--threads 2] [--parts time,memory,measures,neighbour,forgone,probe,votes]
-        [--json results/performance.json]
+        [--rounds 3] [--threads 2] [--json results/performance.json]
+        [--parts time,memory,measures,neighbour,forgone,probe,votes,guard]
 
 (a) is `benchmarks/plain_loop.py`: views by PIL, image by image, eager, contiguous, the allocator as
 it comes. (b) is `tapr.adapt(model, method, layout="probe")` after `tapr.keep_memory()`. (c) is
@@ -18,6 +18,7 @@ measured apart, as the peak above what the process held before the side was made
 each side in a process of its own. `forgone` times what views made meanwhile and an inference-mode
 prediction could save at the most. `probe` asks for the quicker layout once in each round. `votes`
 sets steady, whose method is always the same there, beside three bare forwards and beside Tent.
+`guard` says what the health costs beyond its shadow forwards.
 """
 
 import argparse
@@ -43,6 +44,8 @@ from benchmarks.views import photographs
 from torch import Tensor, nn
 
 import tapr
+from tapr.adapters import guard, shadow
+from tapr.adapters.votes import Votes
 from tapr.augment import AugMix, Views
 from tapr.models import build, load
 from tapr.models import layout as layouts
@@ -373,6 +376,54 @@ def votes(name: str, method: str, rounds: int) -> dict[str, Any]:
     return result
 
 
+def guarding(name: str, method: str, rounds: int) -> dict[str, Any]:
+    """CPU time of health beyond its shadow forwards, in parts of the whole time of the batches.
+
+    All is taken within the same batches: the time in the guard, without that of the model's
+    forwards on the three views; the statistics of layers, which are taken within these, count.
+    """
+    found = {}
+    for size in (200, 64):
+        setting = SETTINGS[name]._replace(batch=size)
+        for mode in ("watch", "act"):
+            adapter = ours(model_of(name), method, setting, "kept", guard=mode)
+            found[f"{mode}, batches of {size}"] = _health(adapter, a_batch(setting), rounds)
+    return found
+
+
+def _health(adapter: tapr.Adapter, images: Tensor, rounds: int) -> float:
+    clocks = Counter[str]()
+    with ExitStack() as stack:
+        stack.enter_context(_clocked(clocks, guard.Guard, "judge"))
+        stack.enter_context(_clocked(clocks, type(adapter.model), "forward", within="judge"))
+        stack.enter_context(_clocked(clocks, Votes, "views", within="judge"))
+        stack.enter_context(_clocked(clocks, shadow, "look", within="judge"))
+        adapter(images)
+        clocks.clear()
+        batches = sum(measured(partial(adapter, images)).cpu for _ in range(4 * rounds))
+    return (clocks["judge"] - clocks["forward"] - clocks["views"] + clocks["look"]) / batches
+
+
+@contextmanager
+def _clocked(clocks: Counter[str], owner: Any, name: str, within: str = "") -> Iterator[None]:
+    """Count the CPU time spent in a function, or only that within another one."""
+    plain: Callable[..., Any] = getattr(owner, name)
+
+    def timed(*given: Any, **options: Any) -> Any:
+        clocks[f"in {name}"] += 1
+        started = time.process_time()
+        try:
+            return plain(*given, **options)
+        finally:
+            clocks[f"in {name}"] -= 1
+            if not within or clocks[f"in {within}"]:
+                clocks[name] += time.process_time() - started  # type: ignore[assignment]
+
+    setattr(owner, name, timed)
+    yield
+    setattr(owner, name, plain)
+
+
 def _all_apart(
     takers: dict[str, Taker], name: str, method: str, setting: Setting, rounds: int
 ) -> dict[str, list[Turn]]:
@@ -392,6 +443,7 @@ PARTS = {
     "forgone": forgone,
     "probe": probing,
     "votes": votes,
+    "guard": guarding,
 }
 
 
@@ -401,6 +453,10 @@ def lines(name: str, method: str, part: str, result: dict[str, Any]) -> Iterator
             f"{result['bound']:.0f}, ratio {result['ratio']:.2f}, predicted "
             f"{result['predicted']:.0f}"
         )
+        return
+    if part == "guard":
+        shares = (f"{title} {100 * own:.1f} %" for title, own in result.items() if "," in title)
+        yield f"{name:14} {method:5} health beyond its forwards: {'; '.join(shares)}"
         return
     if part == "probe":
         yield f"{name:14} {method:5} {result['found']}, {result['seconds']:.2f} s each"

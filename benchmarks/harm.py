@@ -27,7 +27,7 @@ from tapr.reports import results
 RESULTS = Path(__file__).parents[1] / "results" / "harm.csv"
 POINTS, IN_A_ROW = 1.0, 3.0  # that accuracy may lie below the unadapted model's
 ROW = 1000  # images
-BATCH = 50  # of the spec; other sizes are part of a stream's name
+
 _ORDERS = {"sorted": "sorted, ", "shift": "other classes from the middle, "}
 _STREAMS = {
     "mixed": "half of each batch corrupted",
@@ -69,7 +69,7 @@ def stream(run: RunRecord) -> str:
         return f"one class, {domain}"
     size = facts["batch_size"]
     name = _STREAMS.get(facts["protocol"], _ORDERS.get(facts.get("order", ""), "") + domain)
-    return name if size >= 20 else f"batch {size}, {name}"
+    return name if size >= 10 else f"batch {size}, {name}"
 
 
 def right(run: RunRecord) -> NDArray[np.float64]:

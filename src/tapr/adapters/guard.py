@@ -34,6 +34,7 @@ log = logging.getLogger("tapr")
 Mode = Literal["off", "watch", "act"]
 MODES: Registry[Mode] = Registry("guard", {mode: mode for mode in get_args(Mode)})
 EVERY = 8  # `watch` asks about one image in so many
+TOGETHER = 32  # images that it asks about at once, or all of a smaller batch
 WINDOW = {"watch": 125.0, "act": 500.0}  # images compared that are remembered
 PATIENCE = 256  # images of harm in a row, from which the adapter begins anew
 ACTIONS = {
@@ -53,7 +54,8 @@ class Guard(nn.Module):
     """Rolls an adapter back when a step was not finite; watches its health, and acts on it."""
 
     refusals: Tensor  # since the start or the last reset
-    seen: Tensor  # images, of which one in `EVERY` was asked about
+    seen: Tensor  # images
+    asked: Tensor  # images of these that the source model was asked about
     harmed: Tensor  # images in a row
 
     def __init__(self, mode: Mode = "off", model: nn.Module | None = None) -> None:
@@ -64,14 +66,20 @@ class Guard(nn.Module):
         self.start: Moment | None = None  # of the batch at hand
         self.health: Health | None = None  # the last that was told
         self.blind = False  # can the model not be asked?
+        self._learning: list[str] | None = None  # the model's parameters that move
         self._marked: Moment | None = None
         self._good: Moment | None = None
         self.shadow: Shadow | None = None
+        self.comparison: Comparison | None = None
         if mode != "off" and model is not None:
             self.shadow = Shadow(model)
             self.comparison = Comparison(WINDOW[mode])
-            self.register_buffer("seen", torch.tensor(0))
-            self.register_buffer("harmed", torch.tensor(0))
+            for name in ("seen", "asked", "harmed"):
+                self.register_buffer(name, torch.tensor(0))
+
+    def dismiss_shadow(self) -> None:
+        """Ask nobody: the adapter's own voters say what the source model says (`as_voters`)."""
+        self.shadow = None
 
     def begin(self, adapter: "Adapter") -> None:
         """A batch begins: this moment is good."""
@@ -111,27 +119,25 @@ class Guard(nn.Module):
 
     def judge(self, adapter: "Adapter", images: Tensor, prediction: Prediction) -> Prediction:
         """Look at a prediction and tell the health; in `act`, answer for harm and take it back."""
-        if self.shadow is None or self.blind:
+        if self.comparison is None or self.blind:
             return prediction
+        if show_nothing(images, _share(adapter, images)) > 0.5:
+            return self._nothing_shown(adapter, images, prediction)
         own = adapter.as_voters(prediction.logits)
         count = len(prediction.logits)
         places = self._places(count, 1 if self.mode == "act" or own else EVERY)
         if not len(places):
             return prediction
         few, share = _some(adapter, images, places)
-        if show_nothing(few, share) > 0.5:
-            return self._nothing_shown(adapter, images, prediction)
-        memory = self._memory()
         said = own or self._ask(adapter, few, share)
         if said is None:
             return prediction
-        health = self.comparison(
-            prediction.logits[places], said, apart=bool(self.shadow.norms.tracking)
-        )
-        if not all_finite([t for t in self.buffers() if t.is_floating_point()]):
-            _recall(memory)  # the logits of some image are not finite: there is nothing to compare
+        apart = self.shadow is None or bool(self.shadow.norms.tracking)
+        health = self.comparison(prediction.logits[places], said, apart=apart)
+        if not all_finite(self._remembered()):
+            self._forget_batch()  # the logits of some image are not finite: nothing to compare
             return prediction
-        health = health._replace(distance=_distance(adapter))
+        health = health._replace(distance=self._distance(adapter))
         asked = 0 if own else len(VOTERS) * len(places)
         if self.mode == "act":
             safe = prediction.logits if own else said.answer
@@ -140,14 +146,21 @@ class Guard(nn.Module):
         return self._told(health, prediction._replace(shadow=asked))
 
     def _places(self, images: int, every: int) -> Tensor:
-        """The images to ask about: one in so many of the stream, evenly spaced in a batch."""
-        before = int(self.seen)
+        """The images to ask about: one in so many of the stream, evenly spaced in a batch.
+
+        A few at a time cost as much as many, so those that are due wait for others.
+        """
+        seen, asked = int(self.seen) + images, int(self.asked)
+        due = min(seen // every - asked, images)
+        if asked and due < min(TOGETHER, images):
+            due = 0
         self.seen.add_(images)
-        count = (before + images) // every - before // every
-        return torch.arange(count, device=self.seen.device) * images // max(count, 1)
+        self.asked.add_(due)
+        return torch.arange(due, device=self.seen.device) * images // max(due, 1)
 
     def _ask(self, adapter: "Adapter", images: Tensor, share: Share | None) -> Said | None:
-        assert self.shadow is not None
+        if self.shadow is None:
+            return None
         try:
             said: Said = self.shadow(adapter, images, share)
         except (MemoryError, torch.OutOfMemoryError, SyncError):
@@ -167,8 +180,7 @@ class Guard(nn.Module):
         health = Health("harm", "most of the images show nothing: one colour, or only noise")
         if self.mode == "act":
             self._unlearn(adapter)
-            share = adapter.spread.share(len(images)) if adapter.spread else None
-            logits = ask(adapter, images, share).to(prediction.logits.dtype)
+            logits = ask(adapter, images, _share(adapter, images)).to(prediction.logits.dtype)
             prediction = prediction._replace(logits=logits, shadow=len(logits))
             health = health._replace(action="unlearnt")
         return self._told(health, prediction)
@@ -189,6 +201,7 @@ class Guard(nn.Module):
         if self.harmed >= PATIENCE:
             action = "restarted"
             adapter.restart()
+            assert self.comparison is not None
             self.comparison.forget()
             self.harmed.zero_()
         return health._replace(action=action), safe
@@ -207,11 +220,44 @@ class Guard(nn.Module):
         self.health = health
         return prediction._replace(health=health)
 
+    def _remembered(self) -> list[Tensor]:
+        parts = [self.comparison, *(self.shadow.children() if self.shadow else ())]
+        found = (tensor for part in parts if part for tensor in part._buffers.values())
+        return [tensor for tensor in found if tensor is not None and tensor.is_floating_point()]
+
+    @torch.no_grad()
+    def _distance(self, adapter: "Adapter") -> float:
+        """How far the parameters are from the source model's, in parts of the length of these."""
+        source = adapter.source.tensors
+        if self._learning is None:
+            named = adapter.model.named_parameters(prefix="model")
+            self._learning = [name for name, _ in named if name in source]
+        if not self._learning:
+            return 0.0
+        here = [adapter.get_parameter(name) for name in self._learning]
+        there = [source[name].to(p) for name, p in zip(self._learning, here, strict=True)]
+        length = nn.utils.get_total_norm(there)
+        moved = nn.utils.get_total_norm(torch._foreach_sub(here, there))
+        return float(moved / length.clamp(min=1e-12))
+
+    def _forget_batch(self) -> None:
+        """What the guard remembers is what it was when the batch began."""
+        assert self.start is not None
+        for prefix, module in self.named_modules(prefix="guard"):
+            for key in module._buffers:
+                before = self.start.tensors.get(f"{prefix}.{key}")
+                module._buffers[key] = None if before is None else before.clone()
+
     def _memory(self) -> Memory:
         return [
             (module, {k: None if b is None else b.clone() for k, b in module._buffers.items()})
             for module in self.modules()
         ]
+
+
+def _share(adapter: "Adapter", images: Tensor) -> Share | None:
+    """Which of a batch's images each process has, if several share them."""
+    return adapter.spread.share(len(images)) if adapter.spread else None
 
 
 def _some(adapter: "Adapter", images: Tensor, places: Tensor) -> tuple[Tensor, Share | None]:
@@ -224,17 +270,3 @@ def _some(adapter: "Adapter", images: Tensor, places: Tensor) -> tuple[Tensor, S
 def _recall(memory: Memory) -> None:
     for module, buffers in memory:
         module._buffers.update(buffers)
-
-
-@torch.no_grad()
-def _distance(adapter: "Adapter") -> float:
-    """How far the model's parameters are from the source's, in parts of the length of these."""
-    source = adapter.source.tensors
-    named = {f"model.{name}": p for name, p in adapter.model.named_parameters()}
-    moving = {name: p for name, p in named.items() if name in source}
-    if not moving:
-        return 0.0
-    there = [source[name].to(p) for name, p in moving.items()]
-    length = nn.utils.get_total_norm(there)
-    moved = nn.utils.get_total_norm(torch._foreach_sub(list(moving.values()), there))
-    return float(moved / length.clamp(min=1e-12))

@@ -21,7 +21,7 @@ ENOUGH = 32  # images before there is a verdict
 DEVIATIONS = 3.0  # by which the witness must believe the source more, for harm
 FEWER = 0.2  # of ln K: so much less spread are predictions that collapse, where there is no witness
 KNOWN = 0.06  # nats: images whose statistics are those of the source, up to a change of class
-LOOKED_AT = 64  # images of a batch, to see whether they show anything
+LOOKED_AT = 32  # images of a batch, to see whether they show anything
 ROUGH = 0.9  # of white noise: how far neighbouring pixels differ
 LEVEL = 1 / 255  # a grey level
 

@@ -91,6 +91,8 @@ class Loop(Adapter):
         self._timings: dict[str, float] = {}
         self._said: Tensor | None = None  # by the voters about the batch at hand, [V, B, K]
         self._check_parts()
+        if self._own_witness:
+            self.guard.dismiss_shadow()
 
     def adapt(self, images: Tensor) -> Prediction:
         """Learn from the images and predict them: the whole method, in order."""
@@ -188,11 +190,9 @@ class Loop(Adapter):
         return self._run("predicting", images)
 
     def as_voters(self, logits: Tensor) -> Said | None:
-        """What the voters said, if the source model was among them: a view of share 1, unlearnt."""
-        shift = self.norms.shift()
-        if shift is None or self.schedule.steps or self._said is None:
-            return None
-        if self.votes.voters[shift.view] != "original" or self._said.shape[1:] != logits.shape:
+        """What the voters said, if the source model was among them."""
+        shift = self.norms.shift() if self._own_witness else None
+        if shift is None or self._said is None or self._said.shape[1:] != logits.shape:
             return None
         first = [shift.view, *(v for v in range(len(self._said)) if v != shift.view)]
         return said(self._said[first], logits, shift)
@@ -417,6 +417,12 @@ class Loop(Adapter):
         memory = memories * sum(p.nbytes for p in self.moving.values())
         further = self.schedule.steps > 1  # a copy of the last good step
         return (2 + further) * (super().held() // 2 + memory)
+
+    @cached_property
+    def _own_witness(self) -> bool:
+        """Is the source model among the voters: a view of share 1, and nothing that learns?"""
+        shift = None if self.schedule.steps else self.norms.shift()
+        return shift is not None and self.votes.voters[shift.view] == "original"
 
     @property
     def _asks_student(self) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 VOTERS = ("original", "flip", "zoom")
 STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
 ALONE = 0.5  # trust from which the source model answers alone
-LOOKED_AT = 64  # images of a batch whose statistics are compared at every layer
+LOOKED_AT = 16  # images of a batch whose statistics are compared at every layer
 
 
 class Said(NamedTuple):
@@ -91,20 +91,25 @@ def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0
 
 @contextmanager
 def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, ...]]]:
-    """Within, the first images' mean and variance, the source's, and eps, for each layer."""
+    """Within, what `look` finds at each layer for the first images."""
     found: list[tuple[Tensor, ...]] = []
 
-    def look(layer: Any, inputs: tuple[Tensor, ...]) -> None:
-        x = sync.beginning(inputs[0], min(images, LOOKED_AT)).to(layer.running_mean)
-        own = torch.batch_norm_update_stats(x, None, None, 0.0)
-        found.append((*own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)))
+    def hook(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+        found.append(look(layer, sync.beginning(inputs[0], min(images, LOOKED_AT))))
 
-    handles = [layer.register_forward_pre_hook(look) for layer in layers]
+    handles = [layer.register_forward_pre_hook(hook) for layer in layers]
     try:
         yield found
     finally:
         for handle in handles:
             handle.remove()
+
+
+def look(layer: Any, x: Tensor) -> tuple[Tensor, ...]:
+    """Mean and variance of what comes into a layer, those of the source, and eps."""
+    x = x.to(layer.running_mean)
+    own = torch.batch_norm_update_stats(x, None, None, 0.0)
+    return *own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)
 
 
 def _nats(found: list[tuple[Tensor, ...]], share: Share | None) -> tuple[float, ...]:
@@ -123,7 +128,7 @@ def _nats(found: list[tuple[Tensor, ...]], share: Share | None) -> tuple[float, 
     known = source_variance + eps
     ratio = (variance + eps) / known
     nats = 0.5 * (ratio - 1 - ratio.log() + (mean - source_mean).square() / known)
-    return tuple(float(part.mean()) for part in torch.split(nats, sizes))
+    return tuple(torch.stack([part.mean() for part in torch.split(nats, sizes)]).tolist())
 
 
 @torch.no_grad()
@@ -142,23 +147,24 @@ def as_source(adapter: "Adapter") -> Iterator[None]:
     What a forward does to buffers within is undone; parameters are exchanged without a copy.
     """
     source = adapter.source.tensors
-    named = {f"model.{name}": p for name, p in adapter.model.named_parameters()}
-    parameters = [(p, p.data, source[name]) for name, p in named.items() if name in source]
-    buffers = [(module, dict(module._buffers)) for module in adapter.model.modules()]
+    parameters: list[tuple[nn.Parameter, Tensor]] = []
+    buffers: list[tuple[nn.Module, dict[str, Tensor | None]]] = []
     try:
-        for parameter, _, value in parameters:
-            parameter.data = value.to(parameter)
-        for prefix, module in adapter.model.named_modules():
+        for prefix, module in adapter.model.named_modules(prefix="model"):
+            for key, parameter in module._parameters.items():
+                name = f"{prefix}.{key}"
+                if parameter is not None and name in source:
+                    parameters.append((parameter, parameter.data))
+                    parameter.data = source[name].to(parameter)
+            buffers.append((module, dict(module._buffers)))
             for key, buffer in module._buffers.items():
                 if buffer is not None:
-                    value = source.get(
-                        f"model.{prefix}.{key}" if prefix else f"model.{key}", buffer
-                    )
+                    value = source.get(f"{prefix}.{key}", buffer)
                     fits = value.shape == buffer.shape
                     module._buffers[key] = (value.to(buffer) if fits else buffer).clone()
         yield
     finally:
-        for parameter, data, _ in parameters:
+        for parameter, data in reversed(parameters):
             parameter.data = data
         for module, before in buffers:
             module._buffers.clear()

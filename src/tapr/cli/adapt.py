@@ -184,6 +184,9 @@ def _figures(summary: Summary) -> Iterator[str]:
     yield f"mean entropy                         {_pair(summary.entropy, '.3f')} {most}"
     if summary.strip:
         yield f"health along the stream              {summary.strip}  (. ok, + watch, # harm)"
+    if summary.acts:
+        legend = "(a answered, u also unlearnt, r restarted)"
+        yield f"what the guard did along it          {summary.acts}  {legend}"
     if summary.guard:
         did = ", ".join(f"{count:,} {action}" for action, count in summary.guard.items())
         yield f"what the guard did, in images        {did}"

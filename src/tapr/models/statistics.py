@@ -324,7 +324,8 @@ class _Window(_Share):
         return scales
 
     def begin(self) -> None:
-        self._before = {name: tensor.clone() for name, tensor in self.named_buffers()}
+        moving = ((n, t) for n, t in self.named_buffers() if not n.startswith(("weight", "bias")))
+        self._before = {name: tensor.clone() for name, tensor in moving}  # without kept scales
         self._images = float(self.images)
         self._recent = float(self.recent) if self.anchor is not None and self.middle else 0.0
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tapr.names import STANDARD
 from tapr.records import RunRecord, Shift
-from tapr.reports import explore, titles, words
+from tapr.reports import explore, health, titles, words
 from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
 from tapr.reports.export import spec
@@ -155,6 +155,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
             }
             for drawing in chapter.drawings
         ],
+        "health": health.strips(setting),
         "classes": _classes(table),
         "gallery": _gallery(chapter.gallery),
         "spec": spec(setting),

@@ -34,6 +34,7 @@ FIELDS = (
 
 
 SIGNS = {"": " ", "ok": ".", "watch": "+", "harm": "#"}  # not looked at, and the verdicts
+ACTS = {"": " ", "answered": "a", "unlearnt": "u", "restarted": "r"}  # of the guard
 STRIP = 60  # signs at the most
 PARTS = 4  # of a stream; the first and the last are compared
 ENOUGH = 200  # images in a part: then chance alone moves a share by 0.04 at most
@@ -66,6 +67,7 @@ class Summary:
     classes: list[tuple[str, int | None, int | None]]  # name, and images called so
     warnings: list[str]
     strip: str = ""  # health along the stream: a sign for each part of it, see `SIGNS`
+    acts: str = ""  # what the guard did along it, see `ACTS`
     guard: dict[str, int] = field(default_factory=dict)  # what it did, to how many images
 
 
@@ -97,7 +99,8 @@ def summarise(rows: Iterable[Row], names: Sequence[str], refused: int = 0) -> Su
             )
         ),
         warnings=[*_refusals(refused), *(signs(pairs, names) if compared else ())],
-        strip=_strip(told),
+        strip=_strip([words.partition(" ")[0] for words in told], SIGNS),
+        acts=_strip([words.partition(" ")[2] for words in told], ACTS),
         guard=dict(Counter(words[1] for words in map(str.split, told) if len(words) > 1)),
     )
 
@@ -117,15 +120,12 @@ def _refusals(refused: int) -> Iterator[str]:
         yield f"{refused} steps were rolled back because they were not finite: try a smaller lr"
 
 
-def _strip(told: Sequence[str]) -> str:
-    """The worst verdict in each part of the stream, as a sign; "" when nothing was looked at."""
-    order = list(SIGNS)
-    verdicts = [words.partition(" ")[0] for words in told]
-    parts = np.array_split(
-        np.array([order.index(v) if v in order else 0 for v in verdicts], int),
-        min(STRIP, len(told)) or 1,
-    )
-    strip = "".join(SIGNS[order[part.max()]] for part in parts if len(part))
+def _strip(told: Sequence[str], signs: Mapping[str, str]) -> str:
+    """The last in the table of what was told of each part, as a sign; "" when nothing was."""
+    order = list(signs)
+    places = np.array([order.index(word) if word in order else 0 for word in told], int)
+    parts = np.array_split(places, min(STRIP, len(told)) or 1)
+    strip = "".join(signs[order[part.max()]] for part in parts if len(part))
     return strip if strip.strip() else ""
 
 

@@ -182,7 +182,7 @@ def test_nothing_is_learnt_from_images_that_show_nothing(
     assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
-VARIES = ("guard.seen", "generator", "memory.generator", "teacher.generator")
+VARIES = ("generator", "memory.generator", "teacher.generator")
 
 
 def test_a_watching_guard_lets_it_learn_and_says_so(
@@ -234,8 +234,8 @@ def test_the_ladder(model: nn.Sequential, caplog: pytest.LogCaptureFixture) -> N
 def test_a_watching_guard_sees_the_same_and_does_nothing(model: nn.Sequential) -> None:
     adapter = Ruined(model)
     source = adapter.live()["model.0.weight"].clone()
-    for seed in range(2):
+    for seed in range(3):
         prediction = adapter.predict(pictures(200, seed))
     assert prediction.health is not None
     assert (prediction.health.verdict, prediction.health.action) == ("harm", "")
-    assert torch.allclose(adapter.live()["model.0.weight"], source + 2)
+    assert torch.allclose(adapter.live()["model.0.weight"], source + 3)

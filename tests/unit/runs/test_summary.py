@@ -157,6 +157,7 @@ def test_health_is_a_strip_along_the_stream() -> None:
     given = [row._replace(health=said) for row, said in zip(rows(*healthy()), told, strict=True)]
     summary = summarise(given, NAMES)
     assert summary.strip == "." * 30 + "+" * 15 + "#" * 15
+    assert summary.acts == " " * 30 + "a" * 15 + "u" * 5 + "r" * 10
     assert summary.guard == {"answered": 300, "unlearnt": 100, "restarted": 200}
     assert "....+++" in text(summary)
     assert "300 answered, 100 unlearnt, 200 restarted" in text(summary)
