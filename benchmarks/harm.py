@@ -74,9 +74,9 @@ def stream(run: RunRecord) -> str:
 
 def right(run: RunRecord) -> NDArray[np.float64]:
     """Which of the labelled images were predicted right, along the stream."""
-    known = [batch for batch in results.batches(run) if batch.labels is not None]
-    pairs = [(batch.labels, batch.predicted) for batch in known]
-    return np.concatenate([np.equal(*pair).astype(float) for pair in pairs])
+    pairs = [(batch.labels, batch.predicted) for batch in results.batches(run)]
+    hits = [np.array(labels) == np.array(said) for labels, said in pairs if labels is not None]
+    return np.concatenate(hits).astype(np.float64)
 
 
 def worst(own: NDArray[np.float64], source: NDArray[np.float64]) -> float:

@@ -234,7 +234,7 @@ class Guard(nn.Module):
             self._learning = [name for name, _ in named if name in source]
         if not self._learning:
             return 0.0
-        here = [adapter.get_parameter(name) for name in self._learning]
+        here: list[Tensor] = [adapter.get_parameter(name) for name in self._learning]
         there = [source[name].to(p) for name, p in zip(self._learning, here, strict=True)]
         length = nn.utils.get_total_norm(there)
         moved = nn.utils.get_total_norm(torch._foreach_sub(here, there))

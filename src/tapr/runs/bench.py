@@ -280,10 +280,11 @@ def _subset(spec: Spec) -> int | Numbers | None:
         return spec.images
     entry = datasets.PUBLISHED.get(spec.data)
     found = datasets.load(entry.clean) if entry else datasets.load(spec.data, spec.split)
-    members = np.flatnonzero(found.labels == spec.only_class) if found.labels is not None else []
-    if not len(members) or len(members) < (spec.images or 1):
+    labels = np.empty(0, np.int64) if found.labels is None else found.labels
+    members = np.flatnonzero(labels == spec.only_class)
+    if len(members) < (spec.images or 1):
         raise InputError(
             f"expected {spec.images or 'some'} images of class {spec.only_class} in {found.name},"
             f" got {len(members)}"
         )
-    return np.asarray(members[: spec.images])
+    return members[: spec.images]
