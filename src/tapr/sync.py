@@ -51,6 +51,12 @@ class Group:
         parts = self.gather(padded)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over the processes."""
+        total = tensor.detach().clone(memory_format=torch.contiguous_format)
+        _together(distributed.all_reduce, total)
+        return total
+
     def mean_(self, tensors: Sequence[Tensor]) -> None:
         """Make tensors their mean over the processes, by one message for each type."""
         for dtype in {tensor.dtype for tensor in tensors}:
@@ -120,6 +126,11 @@ class Share:
         return sum(self.counts)
 
     @property
+    def count(self) -> int:
+        """The images of this process."""
+        return self.counts[self.group.rank]
+
+    @property
     def here(self) -> slice:
         """Where those of this process stand among them."""
         ends = [0, *accumulate(self.counts)]
@@ -136,7 +147,7 @@ class Share:
 
     def own(self, rows: Tensor) -> Tensor:
         """The rows to run here. Nobody runs none: a black image in each view stands in for them."""
-        if not self.counts[self.group.rank]:
+        if not self.count:
             return rows.new_zeros(self.views, *rows.shape[1:])
         if self.only_own:
             return rows
@@ -150,8 +161,7 @@ class Share:
     def collect(self, rows: Tensor) -> Tensor:
         """The same without a gradient."""
         by_image = torch.unflatten(rows, 0, (self.views, -1)).transpose(0, 1)  # [b, V, ...]
-        count = self.counts[self.group.rank]
-        return self.group.rows(by_image[:count], self.counts).transpose(0, 1).flatten(0, 1)
+        return self.group.rows(by_image[: self.count], self.counts).transpose(0, 1).flatten(0, 1)
 
     def among(self, first: int) -> tuple[int, ...]:
         """How many of the first so many images each process runs."""
@@ -213,9 +223,7 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        summed = slope.contiguous()
-        _together(distributed.all_reduce, summed)
-        return summed[ctx.group.rank], None
+        return ctx.group.sum(slope)[ctx.group.rank], None
 
 
 def share() -> Share | None:
@@ -234,7 +242,7 @@ def rows(x: Tensor) -> int:
     now = _SHARE.get()
     if now is None:
         return len(x)
-    each = max(now.counts[now.group.rank], 1)  # a layer may have several rows for an image
+    each = max(now.count, 1)  # a layer may have several rows for an image
     return len(x) // each * now.images
 
 

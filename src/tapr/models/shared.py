@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tapr import sync
 from tapr.errors import ModelError
 from tapr.models.layout import Layout, matching
-from tapr.models.moments import FUSED, biased, hooked, in_groups, moved, normalised, setting
+from tapr.models.moments import FUSED, biased, hooked, moved, setting
 from tapr.models.output import logits_of
 from tapr.sync import Share
 
@@ -57,16 +57,66 @@ def _meeting(model: nn.Module) -> Iterator[None]:
 
 def _normalised(layer: Any, x: Tensor) -> Tensor:
     """What torch's own layer makes of `x`, by the statistics of all processes."""
-    if layer.running_mean is not None:
-        mean, variance = in_groups(layer, x, [False])
-    else:
-        mean, variance = biased(x)
+    share = sync.share()
+    assert share is not None
     values = x.numel() // (len(x) * x.shape[1]) * sync.rows(x)
+    with torch.no_grad():
+        own = torch.batch_norm_update_stats(x.to(_exact(x)), None, None, 0.0)
+        mean, variance = sync.moments(*own)
     if values == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got {x.shape}")
     if layer.training and layer.track_running_stats and layer.running_mean is not None:
         _move(layer, mean.detach(), variance.detach() * (values / (values - 1)))
-    return normalised(layer, x, (mean, variance), (layer.weight, layer.bias))
+    weight = mean.new_ones(len(mean)) if layer.weight is None else layer.weight
+    bias = mean.new_zeros(len(mean)) if layer.bias is None else layer.bias
+    given = x, weight.to(mean), bias.to(mean), mean, variance, layer.eps, values, share
+    found: Tensor = _Normalise.apply(*given)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _exact(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+class _Normalise(torch.autograd.Function):
+    """Normalisation by statistics of all processes, through which the gradient flows, too.
+
+    Both ways go by the kernels of torch's own layer for given statistics. Those depend on every
+    image: their part of the gradient is the sum over the processes of two numbers for a channel.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        eps: float,
+        values: int,
+        share: Share,
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, mean, variance)
+        ctx.eps, ctx.values, ctx.share = eps, values, share
+        return nn.functional.batch_norm(x, mean, variance, weight, bias, eps=eps)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance = ctx.saved_tensors
+        wanted = [ctx.needs_input_grad[0], True, True]
+        by_x, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
+            slope, x, weight, mean, variance, None, None, False, ctx.eps, wanted
+        )
+        if ctx.needs_input_grad[0]:
+            sums = ctx.share.group.sum(torch.stack([by_weight, by_bias])) / ctx.values
+        if ctx.needs_input_grad[0] and ctx.share.count:  # an image that stands in counts nowhere
+            scale = (variance + ctx.eps).rsqrt()
+            tilt = -weight * scale.square() * sums[0]
+            level = -weight * scale * sums[1] - tilt * mean
+            shape = (1, -1) + (1,) * (x.ndim - 2)
+            by_x = by_x.add_(level.to(x).view(shape)).addcmul_(x, tilt.to(x).view(shape))
+        return by_x, by_weight, by_bias, None, None, None, None, None
 
 
 def _moved(layer: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
