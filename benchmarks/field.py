@@ -138,6 +138,7 @@ def main() -> None:
     one_by_one = tapr.adapt(model, "memo")
     sides: dict[str, tuple[Side, Side, int]] = {
         "MEMO, 32 views": (one_by_one, memo(model, 32), 8),
+        "MEMO, 64 views": (tapr.adapt(model, "memo", views=64), memo(model, 64), 4),
         "MEMO, vectorised / one by one": (
             tapr.adapt(model, "memo", vectorised=True),
             one_by_one,

