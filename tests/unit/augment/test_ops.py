@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from tapr.augment import ops
+from tapr.augment import geometry, ops
 from tapr.errors import InputError, UnknownNameError
 
 
@@ -89,3 +89,13 @@ def test_every_public_op_says_what_it_does() -> None:
     from tapr.augment.grouped import NAMES
 
     assert all(getattr(ops, name).__doc__ for name in NAMES)
+
+
+@pytest.mark.parametrize("fill", [0, 128])
+def test_shifts_are_what_the_nearest_pixel_gives(fill: int) -> None:
+    images = whole(7, 3, 6, 9)
+    values = np.array([0.0, 2.0, -3.0, 3.5, -0.5, 40.0, -1e5])
+    for name in ("translate_x", "translate_y"):
+        matrix = geometry.MATRICES[name](values, 6, 9)
+        expected = geometry.nearest(images, matrix, fill)
+        assert torch.equal(geometry.shifted(images, matrix, fill), expected)
