@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := .venv-demo/bin
 
-.PHONY: demo test check attack docs dist format clean
+.PHONY: demo test check attack leaderboard docs dist format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -33,6 +33,11 @@ check: $(BIN)/.installed
 # error if anything did that should not. TAPR_ATTACK_TABLE=FILE writes the table.
 attack: $(BIN)/.installed
 	TAPR_ATTACK=$${TAPR_ATTACK:-50} $(BIN)/pytest -n auto tests/attack
+
+# The leaderboard of docs/leaderboard.md: an hour or two of records, then tables, figure and page.
+leaderboard: $(BIN)/.installed
+	$(BIN)/tapr bench leaderboard --size medium --out runs/leaderboard
+	$(BIN)/python tools/leaderboard.py runs/leaderboard
 
 # The site, in site/; a warning or a dead link is an error.
 docs: $(BIN)/.installed

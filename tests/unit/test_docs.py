@@ -34,6 +34,13 @@ def test_the_command_reference_is_fresh() -> None:
     assert words == cli_reference.glossary_page(), "run `make docs` and commit docs/glossary.md"
 
 
+def test_the_leaderboard_is_the_committed_one() -> None:
+    page = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
+    for name in ("table.md", "streams.md"):
+        made = (ROOT / "results" / "leaderboard" / name).read_text(encoding="utf-8")
+        assert made in page, "run `python tools/leaderboard.py` and commit docs/leaderboard.md"
+
+
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
     listed = sorted(re.findall(r"[\w./-]+\.md", navigation))
