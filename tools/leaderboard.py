@@ -63,8 +63,8 @@ def gathered() -> list[Measured]:
             whole = all(row[key] == value for key, value in FULL.items())
             if whole and int(row["images"]) == IMAGES and row["protocol"] in STREAMS:
                 key = row["model"], STREAMS[row["protocol"]], row["method"]
-                numbers = (float(row[column]) for column in ("accuracy", "low", "high"))
-                found.setdefault(key, Measured(*key, *numbers, IMAGES, path.name))
+                value, low, high = (float(row[column]) for column in ("accuracy", "low", "high"))
+                found.setdefault(key, Measured(*key, value, low, high, IMAGES, path.name))
     return sorted(found.values(), key=lambda each: (*each[:2], -each.accuracy))
 
 
@@ -115,7 +115,9 @@ def figure(measured: list[Measured]) -> str:
     labels = list(dict.fromkeys(m.method for m in shown if m.stream == streams[0]))[::-1]
     with style():
         made = need("matplotlib.figure").Figure((8.5, 0.24 * len(labels) + 1), layout="constrained")
-        for axes, stream in zip(made.subplots(1, 2, sharey=True), streams, strict=True):
+        for axes, stream in zip(
+            made.subplots(1, 2, sharex=True, sharey=True), streams, strict=True
+        ):
             own = [m for m in shown if m.stream == stream and m.method in labels]
             places = [labels.index(m.method) for m in own]
             values = [100 * m.accuracy for m in own]
