@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tapr import names, records
 from tapr.records import BatchRecord, RunRecord, Shift
+from tapr.runs.device import usable
 from tapr.testing import small_model
 
 # A shell starts what runs in the background with SIGINT ignored; its children would inherit that.
@@ -20,14 +21,27 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds run-to-run noise
 
 
-@pytest.fixture
-def make_model() -> Callable[..., nn.Sequential]:
-    return small_model
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="where models and images of tests are: cuda")
+
+
+@pytest.fixture(scope="session")
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The device of `--device`, which must be there: a test elsewhere would prove nothing."""
+    return usable(request.config.getoption("--device"))
 
 
 @pytest.fixture
-def model() -> nn.Sequential:
-    return small_model()
+def make_model(device: torch.device) -> Callable[..., nn.Sequential]:
+    def made(*arguments: Any, **options: Any) -> nn.Sequential:
+        return small_model(*arguments, **options).to(device)
+
+    return made
+
+
+@pytest.fixture
+def model(device: torch.device) -> nn.Sequential:
+    return small_model().to(device)
 
 
 class Block(nn.Module):
@@ -71,13 +85,13 @@ class Transformer(nn.Module):
 
 
 @pytest.fixture
-def transformer() -> nn.Module:
-    return Transformer().eval()
+def transformer(device: torch.device) -> nn.Module:
+    return Transformer().eval().to(device)
 
 
 @pytest.fixture
-def images() -> Tensor:
-    return torch.rand(8, 3, 10, 9, generator=torch.Generator().manual_seed(1))
+def images(device: torch.device) -> Tensor:
+    return torch.rand(8, 3, 10, 9, generator=torch.Generator().manual_seed(1)).to(device)
 
 
 ACCURACY = {

@@ -16,7 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from tapr import datasets, models
 from tapr.client import Client
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service.server import Service, running
 from tapr.service.settings import Settings
 from tapr.streams import clean, corrupted

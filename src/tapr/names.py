@@ -56,6 +56,15 @@ DATA: Mapping[str, str] = {
     "digits": "scikit-learn's digits",
     "mnist": "MNIST",
     "usps": "USPS",
+    "imagenet": "ImageNet",
+    "imagenet-c": "ImageNet-C",
+    "imagenet-r": "ImageNet-R",
+    "imagenet-a": "ImageNet-A",
+    "imagenet-v2": "ImageNetV2",
+    "imagenet-sketch": "ImageNet-Sketch",
+    "pacs": "PACS",
+    "office-home": "Office-Home",
+    "domainnet": "DomainNet",
 }
 
 # Corruption -> the heading of a narrow column, in Hendrycks & Dietterich's order. The paper's mean

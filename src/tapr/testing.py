@@ -61,7 +61,8 @@ class Subject(NamedTuple):
         """
         generator = torch.Generator().manual_seed(7)
         noise = [torch.rand(count, *self.size, generator=generator) for count in (8, 8, 5)]
-        return [(images + images.roll(1, 3)) / 2 for images in noise]
+        first = next(self.model.parameters(), noise[0])
+        return [((images + images.roll(1, 3)) / 2).to(first.device) for images in noise]
 
 
 def check_method(

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tapr import datasets
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import DataError, TaprError
-from tapr.runs.preprocess import Preprocessing
 
 FILES = 230 * int(os.environ.get("TAPR_ATTACK", "1"))
 AREA = "fuzzed images"

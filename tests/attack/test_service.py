@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load
 
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service.server import Impatient, Service, running
 from tapr.service.settings import Settings
 from tapr.testing import small_model

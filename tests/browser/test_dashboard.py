@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tapr.client import Client
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service.server import Service, running
 from tapr.service.settings import Settings
 from tapr.testing import small_model

@@ -21,8 +21,10 @@ from tapr.adapters.moving import Moment
 from tapr.adapters.needs import Needs, check_model, copied, own_memory
 from tapr.adapters.shadow import Said
 from tapr.errors import InputError, StateError
-from tapr.models import shared, state
+from tapr.models import inputs, shared, state
+from tapr.models.contract import Given
 from tapr.models.layout import LAYOUTS, Layout, arrange, probe
+from tapr.models.output import answers
 from tapr.models.scope import Scope, select
 from tapr.sync import Batch, Sync
 from tapr.types import Health, Prediction
@@ -30,6 +32,7 @@ from tapr.types import Health, Prediction
 log = logging.getLogger("tapr")
 LARGEST = 1e38  # that a number of an optimiser may be
 Observer = Callable[[Prediction], object]
+HUGGING_FACE = ("can_generate", "config", "device", "dtype", "main_input_name")
 UNKNOWN = -1  # batches, while a failed one is rolled back
 
 
@@ -82,6 +85,8 @@ class Adapter(nn.Module, ABC):
         self.spread: Batch | None = None  # the batch at hand, if processes share it
         self.guard = Guard(guard if self.adapts else "off", self.model)
         self.recipe: Mapping[str, object] = {}
+        self.takes: Given = "pixels"  # or "normalized": what callers give
+        self._answers = answers(None)
         self.batches = 0  # predicted so far, whatever was reset or loaded since
         self._source: Moment | None = None
         self._source_hash: str | None = None
@@ -139,10 +144,23 @@ class Adapter(nn.Module, ABC):
                     log.exception("an observer failed; the prediction stands")
             return prediction
 
-    @final  # type: ignore[misc]
-    def forward(self, images: Tensor) -> Tensor:
-        """Adapt on the images and return their logits: a drop-in for the model."""
-        return self.predict(images).logits
+    @final
+    def forward(
+        self,
+        images: Tensor | None = None,
+        *,
+        pixel_values: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> Any:
+        """Adapt on the images and return their logits: a drop-in for the model.
+
+        A model of Hugging Face is called with `pixel_values` and answers with an output of its own
+        kind, which has a `loss` if there are `labels`. Adaptation never sees the labels.
+        """
+        if (images is None) == (pixel_values is None):
+            raise InputError("expected images, or pixel_values, got both or neither")
+        prediction = self.predict(pixel_values if images is None else images)  # type: ignore[arg-type]
+        return self._answers(prediction.logits, labels)
 
     @final
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -208,7 +226,14 @@ class Adapter(nn.Module, ABC):
         self._counts[0] += rows
         self._counts[1] += rows * torch.is_grad_enabled()
         with explained(images, model):
-            return shared.logits(model, images, self.layout, share)
+            logits, self._answers = shared.logits(model, images, self.layout, share)
+        return logits
+
+    @final
+    def pixels(self, images: Tensor) -> Tensor:
+        """The images as the method sees them, in [0, 1]; an error says what is wrong with them."""
+        normalized = inputs.find(self.model) if self.takes == "normalized" else None
+        return check_images(images, self.model, normalized)
 
     def as_voters(self, logits: Tensor) -> Said | None:
         """What voters said about the batch at hand, if the source model was among them."""
@@ -308,6 +333,13 @@ class Adapter(nn.Module, ABC):
         """DistributedDataParallel asks for this first of all: the place to tell whoever uses it."""
         syncing.bare(self, "DistributedDataParallel")
 
+    def __getattr__(self, name: str) -> Any:
+        """What pipelines of Hugging Face ask a model for is the model's."""
+        if name in HUGGING_FACE and "model" in self._modules:
+            model = self._modules["model"]
+            return getattr(getattr(model, "model", model), name)
+        return super().__getattr__(name)
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_turn"}
 
@@ -328,7 +360,7 @@ class Adapter(nn.Module, ABC):
         self._check_process()
         group = sync.group() if self.sync else None
         if group is None:
-            images = check_images(images, self.model)
+            images = self.pixels(images)
             return self._predict_batch(images, len(images))
         images, batch = syncing.gathered(self, group, images)
         self.spread = batch if batch.images else None

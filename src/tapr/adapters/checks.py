@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tapr.errors import InputError, ModelError, TaprError
+from tapr.models.inputs import Normalize
 from tapr.models.state import FLOATS, oddity
 
 ROUNDING = 1e-4
@@ -20,8 +21,11 @@ HINTS = {
 }
 
 
-def check_images(images: Tensor, model: nn.Module) -> Tensor:
-    """Refuse what is not a float batch [B, C, H, W] in [0, 1] on the model's device."""
+def check_images(images: Tensor, model: nn.Module, normalized: Normalize | None = None) -> Tensor:
+    """Refuse what is not a float batch [B, C, H, W] in [0, 1] on the model's device.
+
+    Images that were `normalized` so are put back into [0, 1] first.
+    """
     if torch.is_inference_mode_enabled():
         raise InputError(
             "expected a call outside torch.inference_mode(), which forbids the gradients that"
@@ -45,7 +49,27 @@ def check_images(images: Tensor, model: nn.Module) -> Tensor:
             f"expected images on {parameter.device}, where the model is, got {images.device}"
         )
     images = images.clone() if images.is_inference() else images.detach()
-    return _in_range(images) if images.numel() else images
+    if not images.numel():
+        return images
+    return _in_range(images) if normalized is None else _pixels(images, normalized)
+
+
+def _pixels(images: Tensor, normalized: Normalize) -> Tensor:
+    """Normalised images in [0, 1] again; refuse what another normalisation must have made."""
+    if images.shape[1] != len(normalized.mean):
+        raise InputError(
+            f"expected images with {len(normalized.mean)} channels, got {images.shape[1]}"
+        )
+    pixels = normalized.undone(images)
+    low, high = (float(value) for value in pixels.aminmax())
+    slack = max(ROUNDING, 8 * torch.finfo(images.dtype).eps)
+    if not (-slack <= low and high <= 1 + slack):
+        raise InputError(
+            "expected images that were normalised by the mean and std given, whose pixels lie in"
+            f" [0, 1], got pixels from {low:g} to {high:g}; are these the numbers that your"
+            " pipeline uses?"
+        )
+    return pixels.clamp(0, 1)
 
 
 def _check_kind(images: Tensor) -> None:
@@ -77,8 +101,8 @@ def _in_range(images: Tensor) -> Tensor:
         raise InputError(f"expected finite images, got NaN or infinity in {bad} of {len(images)}")
     if low < -ROUNDING:
         raise InputError(
-            f"expected images in [0, 1], got minimum {low:g}; if they are normalised already, make"
-            " the normalisation the first layer of the model"
+            f"expected images in [0, 1], got minimum {low:g}; they look normalised already: tell"
+            " tapr.adapt with images='normalized' and the mean and std, or leave that to it"
         )
     if high > 1 + ROUNDING:
         hint = "; divide by 255" if high > 2 else ""

@@ -137,7 +137,7 @@ def ask(adapter: "Adapter", images: Tensor, share: Share | None = None) -> Tenso
     model, device = adapter.model, images.device
     devices = [device] if device.type == "cuda" else []
     with explained(images, model), as_source(adapter), torch.random.fork_rng(devices):
-        return shared.logits(model, images, adapter.layout, share)
+        return shared.logits(model, images, adapter.layout, share)[0]
 
 
 @contextmanager

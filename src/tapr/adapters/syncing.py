@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from tapr.adapters.checks import check_images
 from tapr.errors import InputError, ModelError, SyncError, TaprError
 from tapr.sync import Batch, Group, Sync, exchanged
 
@@ -65,7 +64,7 @@ def gathered(adapter: "Adapter", group: Group, images: Tensor) -> tuple[Tensor, 
     assert adapter.source is not None  # remembered before anything moves
     device = next(adapter.model.parameters(), torch.empty(0)).device
     try:
-        checked: Tensor | InputError = check_images(images, adapter.model)
+        checked: Tensor | InputError = adapter.pixels(images)
     except InputError as error:
         checked = error
     counts, same = exchanged(group, checked, mark(adapter), device)

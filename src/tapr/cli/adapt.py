@@ -14,12 +14,17 @@ from tapr.cli.completing import METHODS, among
 from tapr.cli.shared import (
     Architecture,
     Chosen,
+    Crop,
+    Device,
     Images,
+    Interpolation,
     Labels,
+    Mean,
     Model,
-    numbers_of,
+    Size,
+    Std,
     options_of,
-    size_of,
+    settings_of,
 )
 
 if TYPE_CHECKING:
@@ -28,9 +33,9 @@ if TYPE_CHECKING:
     from tapr.runs.adapting import Request
     from tapr.runs.summary import Summary
 
-SHOWN = 20  # classes
+SHOWN = 20  # classes, the most frequent
+CHANGED = 10  # classes, the most changed, where not all are shown
 WIDTH = 30  # characters of the longest bar
-PREPROCESSING = "Preprocessing, where the model's config does not say it"
 
 
 @app.command()
@@ -59,7 +64,7 @@ def adapt(
         False, "--shuffle", help="Shuffle the list of images; the seed decides the order."
     ),
     seed: int = typer.Option(0, help="The seed of the augmented views and of --shuffle."),
-    device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
+    device: Device = "auto",
     compare: bool = typer.Option(
         True, help="Predict with the unadapted model, too (one more forward pass), and compare."
     ),
@@ -73,31 +78,11 @@ def adapt(
     load_state: Annotated[
         Path | None, typer.Option(help="Start from a state that --save-state wrote.")
     ] = None,
-    size: str | None = typer.Option(
-        None,
-        help="The size of the images: `224`, or `3x224x224` (channels, height, width).",
-        rich_help_panel=PREPROCESSING,
-    ),
-    mean: str | None = typer.Option(
-        None,
-        help="The mean of each channel, e.g. `0.485,0.456,0.406`.",
-        rich_help_panel=PREPROCESSING,
-    ),
-    std: str | None = typer.Option(
-        None,
-        help="The standard deviation of each channel, e.g. `0.229,0.224,0.225`.",
-        rich_help_panel=PREPROCESSING,
-    ),
-    crop: float | None = typer.Option(
-        None,
-        help="The share of the shorter side that the crop keeps, up to 1.",
-        rich_help_panel=PREPROCESSING,
-    ),
-    interpolation: str | None = typer.Option(
-        None,
-        help="How images are resized: `bilinear`, `bicubic`, ...",
-        rich_help_panel=PREPROCESSING,
-    ),
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    crop: Crop = None,
+    interpolation: Interpolation = None,
     as_json: bool = typer.Option(False, "--json", help="Print the summary as one JSON object."),
     quiet: bool = typer.Option(False, "--quiet", help="Print errors only."),
 ) -> None:
@@ -111,13 +96,6 @@ def adapt(
     """
     from tapr.runs.adapting import Request
 
-    settings = {
-        "input_size": size_of(size),
-        "mean": numbers_of("--mean", mean),
-        "std": numbers_of("--std", std),
-        "crop_pct": crop,
-        "interpolation": interpolation,
-    }
     request = Request(
         source=source,
         model=model,
@@ -136,7 +114,7 @@ def adapt(
         resume=resume,
         save_state=save_state,
         load_state=load_state,
-        settings={key: value for key, value in settings.items() if value is not None},
+        settings=settings_of(size, mean, std, crop, interpolation),
     )
     _run(request, as_json, quiet)
 
@@ -210,6 +188,20 @@ def _bars(summary: Summary) -> Iterator[str]:
     if len(ranked) > len(shown):
         rest = sum(after for _, _, after in ranked[len(shown) :])
         yield f"and {len(ranked) - len(shown)} more classes with {rest:,} images"
+        yield from _most_changed(classes)
+
+
+def _most_changed(classes: list[tuple[str, int | None, int]]) -> Iterator[str]:
+    """The classes that are called more or less often than by the unadapted model, most first."""
+    known = [(name, before, after) for name, before, after in classes if before is not None]
+    changed = [entry for entry in known if entry[1] != entry[2]]
+    changed.sort(key=lambda entry: (-abs(entry[2] - entry[1]), entry[0]))
+    if not changed:
+        return
+    yield ""
+    yield f"most changed, of {len(changed):,} classes that are called more or less often"
+    for name, before, after in changed[:CHANGED]:
+        yield f"  {name}  {before:,} -> {after:,}"
 
 
 def _warnings(summary: Summary) -> Iterator[str]:

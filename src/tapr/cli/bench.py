@@ -13,7 +13,7 @@ from tapr.cli import app
 from tapr.cli.completing import among, specs
 from tapr.cli.logs import LOGGERS
 from tapr.cli.overrides import Replaced, with_overrides
-from tapr.cli.sweep import Address, On, Size, Wanted, check_place, report_on, run_sweep
+from tapr.cli.sweep import Address, On, Wanted, check_place, report_on, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,6 @@ def bench(
             help="A ready-made spec (`--list` shows them) or a TOML file.", autocompletion=specs
         ),
     ] = "cifar10c",
-    size: Size = None,
     list_specs: bool = typer.Option(False, "--list", help="Show the ready-made specs and stop."),
     on: On = "processes",
     address: Address = None,
@@ -77,7 +76,7 @@ def bench(
         for name in sorted(specs.READY):
             typer.echo(f"{name:16s} {specs.values(name)['about']}")
         return
-    values = specs.values(spec, size=size)
+    values = specs.values(spec, size=replaced.size)
     check_place(on, address)
     if "over" in values or on == "ray":
         wanted = Wanted(None, None, on, address, out, resume, as_json, quiet)

@@ -10,7 +10,18 @@ import typer
 
 from tapr.cli import app
 from tapr.cli.completing import METHODS, several
-from tapr.cli.shared import Architecture, Images, Model
+from tapr.cli.shared import (
+    Architecture,
+    Crop,
+    Device,
+    Images,
+    Interpolation,
+    Mean,
+    Model,
+    Size,
+    Std,
+    settings_of,
+)
 
 
 @app.command()
@@ -32,7 +43,12 @@ def choose(
         False, "--shuffle", help="Shuffle the list of images; the seed decides the order."
     ),
     seed: int = typer.Option(0, help="The seed of the augmented views and of --shuffle."),
-    device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
+    device: Device = "auto",
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
+    crop: Crop = None,
+    interpolation: Interpolation = None,
     as_json: bool = typer.Option(False, "--json", help="Print the choice as one JSON object."),
 ) -> None:
     """Try methods on a sample of unlabelled images, rank them, and print the command to use.
@@ -46,7 +62,8 @@ def choose(
     from tapr import names
     from tapr.runs.choose import CANDIDATES, choose, sample
 
-    found, pictures = sample(source, model, architecture, images, shuffle, seed, device)
+    settings = settings_of(size, mean, std, crop, interpolation)
+    found, pictures = sample(source, model, architecture, images, shuffle, seed, device, settings)
     variants = CANDIDATES if candidates is None else names.pieces(candidates, ",")
     choice = choose(found, pictures, candidates=variants, batch_size=batch_size, seed=seed)
     if as_json:
@@ -54,6 +71,8 @@ def choose(
         typer.echo(json.dumps({**choice._asdict(), "candidates": table, "sure": choice.sure}))
         return
     words = ["tapr", "adapt", source, "--model", model, "--method", choice.best.method]
-    words += ["--architecture", architecture] if architecture else []
+    said = {"--architecture": architecture, "--size": size, "--mean": mean, "--std": std}
+    said |= {"--crop": crop, "--interpolation": interpolation}
+    words += [str(part) for flag, value in said.items() if value for part in (flag, value)]
     typer.echo(choice)
     typer.echo(shlex.join([*words, "-o", "predictions.csv"]))

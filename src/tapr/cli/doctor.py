@@ -4,6 +4,7 @@ import typer
 
 from tapr.cli import app
 from tapr.cli.completing import METHODS, among, models
+from tapr.cli.shared import Mean, Std, numbers_of
 
 
 @app.command()
@@ -19,6 +20,8 @@ def doctor(
     method: str = typer.Option(
         "steady", help="The method that the model is checked for.", autocompletion=among(METHODS)
     ),
+    mean: Mean = None,
+    std: Std = None,
 ) -> None:
     """Report what tapr finds in a model, what it would adapt, what that costs, and what will fail.
 
@@ -38,6 +41,8 @@ def doctor(
     except ValueError as error:
         raise InputError(f"expected a size like 3x32x32, got {size!r}") from error
     images = torch.rand(batch_size, channels, height, width, generator=generator(0, "doctor"))
-    report = check(find_model(model), images, method, guard="off")  # it would warn of noise
+    asked = {"mean": numbers_of("--mean", mean), "std": numbers_of("--std", std)}
+    quiet = {"guard": "off"}  # it would warn of noise
+    report = check(find_model(model), images, method, **asked, **quiet)
     typer.echo(report)
     raise typer.Exit(0 if report.ok else 1)

@@ -40,6 +40,7 @@ class Replaced(NamedTuple):
 
     values: dict[str, Any]
     options: list[str]
+    size: str | None = None  # one of the spec's own, by name
 
 
 def flags(field: str) -> tuple[str, ...]:
@@ -61,7 +62,9 @@ def with_overrides(command: Callable[..., None]) -> Callable[..., None]:
         values = {field: _value(field, given.pop(field)) for field in ours}
         replaced = {field: value for field, value in values.items() if value is not None}
         changed = given.pop("option") or []
-        command(**given, replaced=Replaced(replaced, changed))
+        named = str(replaced.get("size", "0"))[:1].isalpha()  # that of images begins with a number
+        size = replaced.pop("size") if named else None
+        command(**given, replaced=Replaced(replaced, changed, size))
 
     first, *rest = (parameter for name, parameter in own.items() if name != "replaced")
     parameters = [first, *ours.values(), options, *rest]
@@ -84,7 +87,8 @@ def _help(field: str) -> str:
     """What the field is, and its value when neither the flag nor the spec says one."""
     info = Spec.model_fields[field]
     values = info.default if isinstance(info.default, tuple) else (info.default,)
-    short = not info.is_required() and values[0] is not None and len(values) < _MOST
+    said = bool(values) and values[0] is not None
+    short = not info.is_required() and said and len(values) < _MOST
     otherwise = f", or {', '.join(map(str, values))}" if short else ""
     return f"{info.description}  [default: the spec's{otherwise}]"
 
@@ -101,5 +105,5 @@ def _value(field: str, given: Any) -> Any:
     try:
         return [specs.kind(field)(part) for part in parts]
     except ValueError as error:
-        name = flags(field)[0]
-        raise InputError(f"expected {name} as whole numbers, got {given!r}") from error
+        wanted = "whole numbers" if specs.kind(field) is int else "numbers"
+        raise InputError(f"expected {flags(field)[0]} as {wanted}, got {given!r}") from error

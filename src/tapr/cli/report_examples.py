@@ -73,8 +73,11 @@ def _domain(run: RunRecord, shift: Shift, numbers: list[int]) -> Domain:
     """The domain that the run's record describes; what is not on this machine is not fetched."""
     from tapr.datasets import DATASETS, PUBLISHED, load
     from tapr.errors import DataError
+    from tapr.runs.labels import placed
+    from tapr.runs.preprocess import recorded
     from tapr.streams import clean, generated, published
 
+    fit = recorded(run.setting.get("fit"))
     data, split = str(run.setting.get("data")), str(run.setting.get("split", "test"))
     origin = run.cell.get("origin") or {}
     if origin.get("made") == "generated" and data in PUBLISHED:
@@ -82,8 +85,11 @@ def _domain(run: RunRecord, shift: Shift, numbers: list[int]) -> Domain:
     if data in DATASETS and not DATASETS[data].where():
         raise DataError(f"{data} is not on this machine (`tapr data get {data}`)")
     if shift.corruption is None or shift.severity is None:
-        return clean(load(data, split), numbers)
-    if origin.get("made") == "published":
-        return published(data, shift.corruption, shift.severity, numbers)
-    seed = origin.get("seed") or 0
-    return generated(load(data, split), shift.corruption, shift.severity, numbers, seed)
+        found = clean(load(data, split, size=fit), numbers)
+    elif origin.get("made") == "published":
+        found = published(data, shift.corruption, shift.severity, numbers, fit)
+    else:
+        seed, dataset = origin.get("seed") or 0, load(data, split, size=fit)
+        found = generated(dataset, shift.corruption, shift.severity, numbers, seed)
+    names = run.cell.get("classes") or found.classes
+    return placed(found, names, len(names))

@@ -10,7 +10,18 @@ import typer
 
 from tapr.cli import app
 from tapr.cli.completing import METHODS, among
-from tapr.cli.shared import Architecture, Chosen, Labels, Model, numbers_of, options_of, size_of
+from tapr.cli.shared import (
+    Architecture,
+    Chosen,
+    Device,
+    Labels,
+    Mean,
+    Model,
+    Size,
+    Std,
+    options_of,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +48,11 @@ def serve(
     preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
     option: Chosen = None,
     seed: int = typer.Option(0, help="The seed of the augmented views."),
-    device: str = typer.Option("cpu", help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`."),
+    device: Device = "auto",
     architecture: Architecture = None,
-    size: str | None = typer.Option(
-        None, help="The size of the images, if the model does not say it: `224`, or `3x32x32`."
-    ),
-    mean: str | None = typer.Option(None, help="The mean of each channel, e.g. `0.5,0.5,0.5`."),
-    std: str | None = typer.Option(None, help="The standard deviation of each channel."),
+    size: Size = None,
+    mean: Mean = None,
+    std: Std = None,
     labels: Labels = None,
     host: str = typer.Option("127.0.0.1", help="The address to listen on."),
     port: int = typer.Option(8000, min=1, max=65535, help="The port to listen on."),
@@ -194,7 +203,11 @@ def serve(
         tokens=tokens,
     )
     options = {"preset": preset, "seed": seed, "option": option or []}
-    said = {"architecture": architecture, "size": size, "mean": mean, "std": std, "labels": labels}
+    said = {
+        "architecture": architecture,
+        "settings": settings_of(size, mean, std),
+        "labels": labels,
+    }
     try:
         from tapr.service import server
         from tapr.service.front import log_lines
@@ -242,28 +255,21 @@ def _service(
     device: str,
     engine: Callable[[Plan], Engine | Cluster],
 ) -> Service:
-    from tapr import methods
     from tapr.runs import labels, preprocess
     from tapr.service import security, server
 
     security.Tokens(settings.tokens)  # what is wrong with them is said before a model is loaded
-    found = methods.find_model(model, said["architecture"]).eval()
-    config = preprocess.config(found, model)
-    settled = {
-        "input_size": size_of(said["size"]),
-        "mean": numbers_of("--mean", said["mean"]),
-        "std": numbers_of("--std", said["std"]),
-    }
-    given = {key: value for key, value in settled.items() if value is not None}
-    preprocessing = preprocess.preprocessing({**config, **given})
+    prepared = preprocess.prepared(model, said["architecture"], said["settings"])
+    for note in prepared.notes:
+        typer.echo(f"note: {note}", err=True)
     options = {"preset": chosen["preset"], "seed": chosen["seed"], **options_of(chosen["option"])}
     return server.Service(
-        preprocess.normalized(found, preprocessing),
-        preprocessing,
+        prepared.model,
+        prepared.fit,
         settings,
         method=method,
         options=options,
-        names=labels.class_names(said["labels"], config),
+        names=labels.class_names(said["labels"], prepared.config),
         device=device,
         title=model,
         engine=engine,

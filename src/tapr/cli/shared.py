@@ -18,7 +18,8 @@ Images = Annotated[
 Model = Annotated[
     str,
     typer.Option(
-        help="A shipped model's name, a checkpoint's path, `timm:NAME`, or `module:function`.",
+        help="A shipped model's name, a checkpoint's path, `timm:NAME`, `hf:NAME`, or"
+        " `module:function`.",
         autocompletion=models,
     ),
 ]
@@ -26,6 +27,13 @@ Architecture = Annotated[
     str | None,
     typer.Option(
         help="The architecture of a checkpoint that tapr did not write, e.g. `resnet-50`."
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        help="The device to run on: `cpu`, `cuda`, `cuda:1`, `mps`; `auto` is a GPU where there is"
+        " one."
     ),
 ]
 Labels = Annotated[
@@ -36,6 +44,59 @@ Chosen = Annotated[
     list[str] | None,
     typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
 ]
+PREPROCESSING = "Preprocessing, where the model's config does not say it"
+Size = Annotated[
+    str | None,
+    typer.Option(
+        help="The size of the images: `224`, or `3x224x224` (channels, height, width).",
+        rich_help_panel=PREPROCESSING,
+    ),
+]
+Mean = Annotated[
+    str | None,
+    typer.Option(
+        help="The mean of each channel, e.g. `0.485,0.456,0.406`.", rich_help_panel=PREPROCESSING
+    ),
+]
+Std = Annotated[
+    str | None,
+    typer.Option(
+        help="The deviation of each channel, e.g. `0.229,0.224,0.225`.",
+        rich_help_panel=PREPROCESSING,
+    ),
+]
+Crop = Annotated[
+    float | None,
+    typer.Option(
+        help="The share of the shorter side that the crop keeps, up to 1.",
+        rich_help_panel=PREPROCESSING,
+    ),
+]
+Interpolation = Annotated[
+    str | None,
+    typer.Option(
+        help="How images are resized: `bilinear`, `bicubic`, ...", rich_help_panel=PREPROCESSING
+    ),
+]
+
+
+def settings_of(
+    size: str | None,
+    mean: str | None,
+    std: str | None,
+    crop: float | None = None,
+    interpolation: str | None = None,
+) -> dict[str, Any]:
+    """What the flags say about the input of a model, in timm's words."""
+    from tapr.runs.preprocess import size_of
+
+    return {
+        "input_size": size_of(size),
+        "mean": numbers_of("--mean", mean),
+        "std": numbers_of("--std", std),
+        "crop_pct": crop,
+        "interpolation": interpolation,
+    }
 
 
 def options_of(given: list[str]) -> dict[str, Any]:
@@ -50,23 +111,6 @@ def options_of(given: list[str]) -> dict[str, Any]:
             raise InputError(f"expected an option as name=value, got {pair!r}")
         options[name] = read(value)
     return options
-
-
-def size_of(text: str | None) -> list[int] | None:
-    """Channels, height and width, of `224` or `3x224x224`."""
-    from tapr.errors import InputError
-
-    if text is None:
-        return None
-    try:
-        sides = [int(part) for part in text.lower().split("x")]
-    except ValueError:
-        sides = []
-    if len(sides) == 1:
-        return [3, sides[0], sides[0]]
-    if len(sides) == 3:
-        return sides
-    raise InputError(f"expected a size like 224 or 3x224x224, got {text!r}")
 
 
 def numbers_of(option: str, text: str | None) -> list[float] | float | None:

@@ -28,10 +28,6 @@ Assignments = Annotated[
         " flag is repeated, every combination runs.",
     ),
 ]
-Size = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="One of the sizes that the spec defines, e.g. `small`."),
-]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -92,7 +88,6 @@ def sweep(
     spec: Annotated[
         str, typer.Argument(help="A ready-made spec or a TOML file.", autocompletion=specs)
     ],
-    size: Size = None,
     over: Assignments = None,
     jobs: Jobs = None,
     on: On = "processes",
@@ -117,7 +112,7 @@ def sweep(
     from tapr.runs import spec as specs
 
     wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
-    report_on(run_sweep(specs.values(spec, size=size), replaced, wanted), wanted)
+    report_on(run_sweep(specs.values(spec, size=replaced.size), replaced, wanted), wanted)
 
 
 @app.command()
@@ -152,7 +147,7 @@ def ablate(
     from tapr.runs import spec as specs
     from tapr.runs.sweep import ABLATIONS
 
-    values = specs.values(name, ABLATIONS)
+    values = specs.values(name, ABLATIONS, replaced.size)
     wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
     folder = run_sweep(values, replaced, wanted)
     if not quiet and not as_json:
@@ -198,10 +193,11 @@ def check_place(on: str, address: str | None) -> None:
 def _events(tasks: Sequence[Task], folder: Path, wanted: Wanted) -> Iterator[Event]:
     """Run the cells where they are wanted."""
     from tapr.runs import on_ray, parallel
+    from tapr.runs.device import usable
 
     if wanted.on == "ray":
         return on_ray.run(tasks, folder, wanted.jobs, wanted.address)
-    by_cores = all(task.spec.device == "cpu" for task in tasks)
+    by_cores = all(usable(task.spec.device).type == "cpu" for task in tasks)
     jobs = wanted.jobs or (parallel.usable_cores() if by_cores else 1)
     return parallel.run(tasks, folder, jobs)
 

@@ -9,6 +9,7 @@ import typer
 
 from tapr.cli import app
 from tapr.cli.completing import DATA, among
+from tapr.cli.shared import Device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +65,7 @@ def train(
         help="Weights to begin with, except for the heads: a name, a file, or `timm:NAME`.  "
         "[default: the data set's, or random]",
     ),
-    device: str = typer.Option(
-        "cpu", help="The device to train on: `cpu`, `cuda`, `cuda:1`, `mps`."
-    ),
+    device: Device = "auto",
     resume: bool = typer.Option(
         False, "--resume", help="Resume from the checkpoint in the folder."
     ),

@@ -30,6 +30,7 @@ class Dataset:
     labels: Labels | None  # [N], or None when the data has none
     classes: tuple[str, ...]
     skipped: tuple[str, ...] = field(default=(), repr=False)  # files that could not be read
+    checked: bool = field(default=True, repr=False)  # False: nobody has looked at the files yet
 
     def __post_init__(self) -> None:
         if self.labels is None:

@@ -5,6 +5,7 @@ from tapr.datasets.arrays import ArraySet
 from tapr.datasets.base import Entry
 from tapr.datasets.digits import Digits
 from tapr.datasets.download import Npm, Web
+from tapr.datasets.folders import CorruptedFolders, FolderSet
 from tapr.datasets.published import PublishedSet
 from tapr.datasets.usps import Usps
 from tapr.datasets.visda import Visda
@@ -108,12 +109,46 @@ CIFAR100C = PublishedSet(
     label_hash=CIFAR100.hashes["test", "labels"],
 )
 
-PUBLISHED: dict[str, PublishedSet] = {entry.name: entry for entry in (CIFAR10C, CIFAR100C)}
+_HENDRYCKS = "https://github.com/hendrycks"
+FOLDERS = (
+    FolderSet("imagenet", "ImageNet (ILSVRC 2012), 1,000 classes", "https://image-net.org"),
+    FolderSet(
+        "imagenet-r", "ImageNet-R: renditions, 200 classes", f"{_HENDRYCKS}/imagenet-r", only=True
+    ),
+    FolderSet(
+        "imagenet-a",
+        "ImageNet-A: natural adversarial, 200 classes",
+        f"{_HENDRYCKS}/natural-adv-examples",
+        only=True,
+    ),
+    FolderSet("imagenet-v2", "ImageNetV2: new test images", "https://imagenetv2.org"),
+    FolderSet(
+        "imagenet-sketch", "ImageNet-Sketch", "https://github.com/HaohanWang/ImageNet-Sketch"
+    ),
+    FolderSet("pacs", "PACS: four styles, 7 classes", "https://domaingeneralization.github.io"),
+    FolderSet("office-home", "Office-Home: four styles, 65 classes", "https://hemanthdv.github.io"),
+    FolderSet("domainnet", "DomainNet: six styles, 345 classes", "http://ai.bu.edu/M3SDA"),
+)
+IMAGENET_C = CorruptedFolders(
+    "imagenet-c",
+    "ImageNet-C as published: 75 folders",
+    "https://zenodo.org/records/2235448",
+    clean="imagenet",
+)
+
+PUBLISHED: dict[str, PublishedSet | CorruptedFolders] = {
+    "cifar10c": CIFAR10C,
+    "cifar100c": CIFAR100C,
+    "imagenet-c": IMAGENET_C,
+}
 
 DATASETS: Registry[Entry] = Registry(
     "data set",
     {
         entry.name: entry
-        for entry in (CIFAR10, CIFAR100, *PUBLISHED.values(), Visda(), Digits(), MNIST, Usps())
+        for entry in (
+            *(CIFAR10, CIFAR100, CIFAR10C, CIFAR100C, Visda(), Digits(), MNIST, Usps()),
+            *(FOLDERS[0], IMAGENET_C, *FOLDERS[1:]),
+        )
     },
 )

@@ -138,17 +138,17 @@ class Visda(Linked):
         skipped = self.recall().get("unreadable", {}).get(split, [])
         keep = [place for place, name in enumerate(listed.names) if name not in set(skipped)]
         images = LazyImages(
-            [listed.names[place] for place in keep], files.read, prepare, (CROPPED, CROPPED)
+            [listed.names[place] for place in keep], files.read, prepare, (CROPPED, CROPPED, 3)
         )
         labels = None if listed.labels is None else np.array(listed.labels, np.int64)[keep]
         return Dataset(f"visda:{split}", cast(Pixels, images), labels, self.classes, tuple(skipped))
 
 
-def prepare(data: bytes) -> Image.Image:
+def prepare(data: bytes) -> Pixels:
     """Decode a file and apply the released preprocessing: 256 x 256, then the centre 224 x 224."""
     resized = decode(data, upright=False).resize((RESIZED, RESIZED), Image.Resampling.BILINEAR)
     edge = (RESIZED - CROPPED) // 2
-    return resized.crop((edge, edge, edge + CROPPED, edge + CROPPED))
+    return np.asarray(resized.crop((edge, edge, edge + CROPPED, edge + CROPPED)))
 
 
 def open_split(path: Path, split: str) -> tuple[Files, Listed]:

@@ -5,7 +5,8 @@ options travel with the adapter as `adapter.recipe`, into saved states and recor
 """
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from tapr.adapters import Adapter, Learner, Needs, Passes
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.methods import own
-from tapr.models import state
+from tapr.models import contract, inputs, state
 from tapr.registry import Registry, suggest
 
+_log = logging.getLogger("tapr")
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
 # Left out of recipes at their defaults, at which they change nothing.
@@ -39,6 +41,10 @@ def adapt(
     preset: str = PAPER,
     seed: int = 0,
     inplace: bool = False,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    images: str = "pixels",
+    preprocessing: object = None,
     **options: Any,
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts: call the result like the model.
@@ -46,6 +52,11 @@ def adapt(
     The default, `steady`, needs forwards only and any batch size: docs/steady.md. The model is
     copied, unless `inplace`. The options and their defaults are the preset's:
     `tapr.presets("pest")` shows them. `module:Class` names a method of your own.
+
+    Images are pixels in [0, 1]; `mean` and `std` are what the model wants them normalised by, which
+    then happens inside. With `images="normalized"` you give images that are normalised so already.
+    `preprocessing` has the numbers of a config instead: "model" for the model's own (timm's
+    `pretrained_cfg`), an image processor of Hugging Face, or torchvision's `weights`.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
@@ -60,8 +71,14 @@ def adapt(
         )
     method, preset, effective = _effective(method, preset, options)
     check_options({"seed": seed, "inplace": inplace})
+    agreed = contract.agreed(model, mean, std, images, preprocessing)
+    if unused := contract.unused(model, agreed):
+        _log.warning(unused)
+    if inputs.find(model) is None and agreed.mean is not None and agreed.std is not None:
+        model = inputs.in_front(model, agreed.mean, agreed.std)
     adapter = own.method(method)(model, **effective, seed=seed, inplace=inplace)
-    adapter.recipe = _table(method, preset, seed, effective)
+    adapter.takes = agreed.images
+    adapter.recipe = {**_table(method, preset, seed, effective), **agreed.table()}
     return adapter
 
 
@@ -159,7 +176,7 @@ def load(
 
 def find_model(name: str, architecture: str | None = None) -> nn.Module:
     """A shipped model by name, a checkpoint by path, or `module:function` that returns yours."""
-    if own.is_own(name) and "/" not in name and not name.startswith(models.TIMM):
+    if own.is_own(name) and "/" not in name and not name.startswith(models.FOREIGN):
         return own.model(name)
     return models.load(name, architecture=architecture)
 

@@ -1,8 +1,10 @@
 """The classifier head: the last linear layer, found in one place; its input are the features."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 
+import torch
 from torch import Tensor, nn
 
 from tapr import sync
@@ -45,6 +47,21 @@ def linear(model: nn.Module, name: str | None = None) -> str:
             + (suggest(name, known) if known else "it has none")
         )
     return name
+
+
+def restricted(model: nn.Module, outputs: Sequence[int]) -> nn.Module:
+    """A copy of the model whose head has only these outputs, in this order."""
+    made = deepcopy(model)
+    place = linear(made)
+    old = made.get_submodule(place)
+    assert isinstance(old, nn.Linear)
+    new = nn.Linear(old.in_features, len(outputs), bias=old.bias is not None).to(old.weight)
+    with torch.no_grad():
+        new.weight.copy_(old.weight[list(outputs)])
+        if old.bias is not None:
+            new.bias.copy_(old.bias[list(outputs)])
+    made.set_submodule(place, new)
+    return made.eval()
 
 
 @contextmanager

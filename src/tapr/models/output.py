@@ -1,10 +1,12 @@
 """What a model's output is taken for: one documented rule."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
+from torch.nn import functional
 
-from tapr.errors import ModelError
+from tapr.errors import InputError, ModelError
 from tapr.models.state import FLOATS, oddity
 
 
@@ -40,3 +42,25 @@ def logits_of(output: object, images: int) -> Tensor:
             f"expected logits of shape [{images}, K] with K >= 2 classes, got {list(found.shape)}"
         )
     return found
+
+
+class Answers:
+    """Makes answers of a kind, such as `ImageClassifierOutput`; without a kind, they are logits."""
+
+    def __init__(self, kind: type | None) -> None:
+        self.kind = kind
+
+    def __call__(self, logits: Tensor, labels: Tensor | None = None) -> Any:
+        """The answer with these logits, and their loss where there are labels."""
+        if self.kind is None:
+            if labels is not None:
+                raise InputError("expected labels for a model of Hugging Face only: leave them out")
+            return logits
+        loss = None if labels is None else functional.cross_entropy(logits, labels)
+        return self.kind(loss=loss, logits=logits)
+
+
+def answers(output: object) -> Answers:
+    """How to answer as a model does whose output this is: outputs of Hugging Face stay such."""
+    is_kind = hasattr(output, "logits") and hasattr(output, "to_tuple")
+    return Answers(type(output) if is_kind else None)

@@ -13,21 +13,27 @@ from tapr import sync
 from tapr.errors import ModelError
 from tapr.models.layout import Layout, matching
 from tapr.models.moments import FUSED, biased, hooked, moved, setting
-from tapr.models.output import logits_of
+from tapr.models.output import Answers, answers, logits_of
 from tapr.sync import Share
 
 PLAIN = (*FUSED, nn.SyncBatchNorm)
 
 
-def logits(model: nn.Module, images: Tensor, layout: Layout, share: Share | None) -> Tensor:
-    """Run the model on images and find the logits [B, K]; on those of this process, if shared."""
+def logits(
+    model: nn.Module, images: Tensor, layout: Layout, share: Share | None
+) -> tuple[Tensor, Answers]:
+    """Run the model on images and find the logits [B, K]; on those of this process, if shared.
+
+    Beside them: how to answer as the model does.
+    """
     own = images if share is None else share.own(images)
     given = matching(model, own, layout).clone()  # which the model may write into
     if share is None:
-        return logits_of(model(given), len(given))
+        output = model(given)
+        return logits_of(output, len(given)), answers(output)
     with share.running(), _meeting(model):
         output = model(given)
-        return share.whole(logits_of(output, len(given)))
+        return share.whole(logits_of(output, len(given))), answers(output)
 
 
 @contextmanager

@@ -8,12 +8,11 @@ import torch
 from torch import nn
 
 from tapr.errors import ModelError, UnknownNameError
-from tapr.models import checkpoint, head
+from tapr.models import checkpoint, foreign, head
 from tapr.models.architectures import ROTATION, build
-from tapr.models.inputs import in_front
+from tapr.models.foreign import HF, PACKAGED, TIMM
 from tapr.registry import Registry, suggest
 
-TIMM = "timm:"
 TURNS = "turns."  # where a model keeps its rotation head
 INNER = "model."  # where a model of timm keeps its network, beside the normalisation
 FILES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
@@ -27,7 +26,7 @@ SHIPPED: Registry[Path] = Registry(
 def load(
     name: str | Path, *, architecture: str | None = None, classes: int | None = None
 ) -> nn.Module:
-    """Load a shipped model, one of timm ("timm:NAME") or a file; it takes images in [0, 1].
+    """Load a model by name, of others ("timm:NAME", "hf:NAME") or a file, for images in [0, 1].
 
     A foreign file needs `architecture`, e.g. "wrn-28-10" or "robustbench:Standard". The number of
     classes is read off the file; `classes` makes another number an error.
@@ -35,8 +34,8 @@ def load(
     >>> load("cifar10-small")(torch.rand(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     """
-    if str(name).startswith(TIMM):
-        model = _from_timm(str(name).removeprefix(TIMM), classes)
+    if foreign.is_foreign(str(name)):
+        model = foreign.load(str(name), classes)
     else:
         model = _from_file(_path(name), architecture, classes)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # faster on a CPU
@@ -83,7 +82,7 @@ def _path(name: str | Path) -> Path:
         return SHIPPED[str(name)]
     if path.exists() or path.suffix in FILES or len(path.parts) > 1:
         return path
-    hint = suggest(str(name), [*SHIPPED, f"{TIMM}NAME", "FILE"])
+    hint = suggest(str(name), [*SHIPPED, *PACKAGED, f"{TIMM}NAME", f"{HF}NAME", "FILE"])
     raise UnknownNameError(f"unknown model {str(name)!r}; {hint}")
 
 
@@ -106,23 +105,3 @@ def _from_file(path: Path, architecture: str | None, classes: int | None) -> nn.
     model = build(architecture, found or classes or 2)
     checkpoint.fit(model, saved, f"{path} as {architecture}")
     return model
-
-
-def _from_timm(name: str, classes: int | None) -> nn.Module:
-    try:
-        import timm
-    except ImportError as error:
-        raise ModelError(
-            f"{TIMM}{name} needs timm, which is not installed: pip install 'torch-tapr[timm]'"
-        ) from error
-    if not timm.is_model(name):
-        hint = suggest(name, timm.list_models())
-        raise UnknownNameError(f"unknown timm model {name!r}; {hint}")
-    try:
-        model: nn.Module = timm.create_model(name, pretrained=True)
-    except Exception as error:  # no weights, no network, a damaged cache: timm's own kinds
-        raise ModelError(f"timm cannot load {name}: {error}") from error
-    settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
-    if classes not in (None, settings["num_classes"]):
-        raise ModelError(f"expected {classes} classes, {name} has {settings['num_classes']}")
-    return in_front(model, settings["mean"], settings["std"])

@@ -14,6 +14,7 @@ from PIL import Image
 from tapr.names import STANDARD
 from tapr.records import RunRecord, Shift
 from tapr.reports import explore, health, titles, words
+from tapr.reports.classes import many
 from tapr.reports.drawing import Drawing, inline, need
 from tapr.reports.examples import Example, Examples
 from tapr.reports.export import spec
@@ -64,6 +65,7 @@ def page(
         style=_template("report.css"),
         chapters=shown,
         board=_board(board) if board else None,
+        searching=_template("classes.js") if any(c["many"] for c in shown) else "",
         examples=_template("examples.js") if any(c["gallery"].get("groups") for c in shown) else "",
         problems=results.problems,
         command=command,
@@ -157,6 +159,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
         ],
         "health": health.strips(setting),
         "classes": _classes(table),
+        "many": many(table) if len(by_class(table).classes) > _MOST_CLASSES else None,
         "gallery": _gallery(chapter.gallery),
         "spec": spec(setting),
         "folder": f"runs/{setting.runs[0].cell.get('spec') or 'again'}",

@@ -38,7 +38,7 @@ class Request:
     seed: int = 0
     batch_size: int = 64
     shuffle: bool = False
-    device: str = "cpu"
+    device: str = "auto"
     compare: bool = True
     strict: bool = False
     resume: bool = True
@@ -54,18 +54,17 @@ class Adapting:
         if request.save_state is not None and request.save_state.is_dir():
             raise InputError(f"expected a file for --save-state, got {request.save_state}")
         self.predictions = Predictions(request.out)
-        found = methods.find_model(request.model, request.architecture).eval()
-        self.said = preprocess.config(found, request.model)
-        self.preprocessing = preprocess.preprocessing({**self.said, **request.settings})
-        model = preprocess.normalized(found, self.preprocessing).to(usable(request.device))
+        self.device = str(usable(request.device))
+        self.prepared = preprocess.prepared(
+            request.model, request.architecture, request.settings, self.device
+        )
+        self.preprocessing, model = self.prepared.fit, self.prepared.model
         adapter = methods.adapt(model, request.method, seed=request.seed, **request.options)
         if request.load_state is not None:
             adapter.load(request.load_state)
-        names = labels.class_names(request.labels, self.said)
+        names = labels.class_names(request.labels, self.prepared.config)
         truth = labels.Truth(names, request.truth)
-        self.job = Job(
-            model, adapter, names, truth, request.compare, request.strict, request.device
-        )
+        self.job = Job(model, adapter, names, truth, request.compare, request.strict, self.device)
         self.listing = listing.find(request.source, shuffle=request.shuffle, seed=request.seed)
         self.reader = Reader(
             self.listing.root,
@@ -121,9 +120,7 @@ class Adapting:
         return classes
 
     def _notes(self, first: Read) -> Iterator[str]:
-        own, asked = self.said.get("input_size"), self.request.settings.get("input_size")
-        if own and asked and list(own) != list(asked):
-            yield f"the model's config says images of {list(own)}, --size says {list(asked)}"
+        yield from self.prepared.notes
         known = {self.job.truth(name) for name in first.names}
         if len(first.names) >= ENOUGH and len(known) == 1 and None not in known:
             yield (
@@ -190,7 +187,7 @@ class Adapting:
             **self.job.adapter.recipe,
             "batch_size": request.batch_size,
             "preprocessing": str(self.preprocessing),
-            "device": request.device,
+            "device": self.device,
             "compare": request.compare,
             "labels": list(self.job.names),
             "truth": _digest(request.truth),

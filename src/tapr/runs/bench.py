@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping
+import logging
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +17,14 @@ from torch import nn
 
 from tapr import datasets, methods, names, sync
 from tapr.adapters import Adapter, Passes
-from tapr.errors import InputError, ModelError
+from tapr.datasets.preprocessing import Preprocessing
+from tapr.errors import InputError
+from tapr.models import head
 from tapr.models.output import logits_of
 from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
+from tapr.runs import labels, preprocess, together
 from tapr.runs import spec as specs
-from tapr.runs import together
 from tapr.runs.device import usable
 from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
@@ -31,6 +34,8 @@ from tapr.streams.domains import Numbers
 from tapr.streams.stream import as_tensor, usual_order
 
 BLANK = 4  # batches of images that show nothing
+_log = logging.getLogger("tapr.runs")
+
 # What of a run's identity is words for people, and decides no number.
 _WORDS = {"title", "options", "statistics", "adapts"}
 
@@ -94,6 +99,13 @@ def traits(adapter: Adapter) -> Traits:
     )
 
 
+class Only(NamedTuple):
+    """A model restricted to some classes, and their names."""
+
+    model: nn.Module
+    names: list[str]
+
+
 _KNOWN: dict[str, Traits] = {}  # model and method's table -> what it is
 
 
@@ -103,14 +115,26 @@ class Bench:
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
         self.order = _order(spec)
-        self.model = methods.find_model(spec.model, spec.architecture)
-        self.model.eval().to(usable(spec.device))
+        self.device = str(usable(spec.device))
+        given = preprocess.settings(spec)
+        prepared = preprocess.prepared(spec.model, spec.architecture, given, self.device)
+        for note in prepared.notes:
+            _log.warning(note)
+        self.model, self.fit = prepared.model, None
+        if spec.size or datasets.is_sized(spec.data):
+            self.fit = prepared.preprocessing
+        domains, first = _domains(spec, self.fit), _clean(spec, self.fit)
+        names: Sequence[str] = labels.class_names(None, prepared.config)
+        outputs = _outputs(self.model, domains[0], self.device)
+        if datasets.is_only(spec.data):
+            self.model, names = _only(self.model, domains[0], names, outputs)
+            outputs = len(names)
+        domains = [labels.placed(domain, names, outputs) for domain in domains]
+        first = None if first is None else labels.placed(first, names, outputs)
         self.traits = {label: self._traits(table) for label, table in spec.methods.items()}
-        domains = _domains(spec)
         self.protocol = protocols.made(
-            spec.protocol, rounds=spec.rounds, clean=_clean(spec), blank=_blank(spec, domains[0])
+            spec.protocol, rounds=spec.rounds, clean=first, blank=_blank(spec, domains[0])
         )
-        _check_classes(self.model, domains[0], spec.device)
         streams = [(domain,) for domain in domains] if spec.protocol == "each" else [tuple(domains)]
         self.cells = [
             Cell(
@@ -145,7 +169,7 @@ class Bench:
         if journal.finished and sync.group() is None:
             return
         adapter = self.adapter(cell)
-        done = together.resumed(journal, adapter, self.spec.device)
+        done = together.resumed(journal, adapter, self.device)
         if done is None:
             return
         stream = Stream(
@@ -155,7 +179,7 @@ class Bench:
             order=self.order,
             seed=cell.seed,
         )
-        batches = evaluate(adapter, stream, done, self.spec.device, observe)
+        batches = evaluate(adapter, stream, done, self.device, observe)
         first = together.is_first()
         yield from journal.write(cell.identity, adapter, batches) if first else batches
 
@@ -190,6 +214,7 @@ class Bench:
             "views": traits.views,
             "seed": seed,
             **{field: getattr(spec, field) for field in uncommon},
+            "device": self.device,
             "setting": self._setting(domains),
             "origin": asdict(domains[0].origin),
             "domains": [
@@ -211,6 +236,10 @@ class Bench:
             "origin": {"dataset": origin.dataset, "made": origin.made},
             "model_hash": self._model_hash,
         }
+        if self.fit is not None:
+            fields = self.fit._asdict()
+            setting["fit"] = {key: fields[key] for key in ("crop", "mode", "interpolation")}
+            setting["fit"]["size"] = list(self.fit.size)
         if len(domains) > 1:
             setting["domains"] = [domain.name for domain in domains]
         return setting
@@ -226,18 +255,19 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
     return changed if preset == "paper" else {"preset": preset, **changed}
 
 
-def _check_classes(model: nn.Module, domain: Domain, device: str) -> None:
-    """Refuse labelled data of other classes than the model's: nothing could be right."""
-    if domain.labels is None:
-        return
+def _outputs(model: nn.Module, domain: Domain, device: str) -> int:
+    """How many classes the model has."""
     image = as_tensor(np.asarray(domain.read(domain.numbers[:1]))).to(device)
     with torch.no_grad():
-        logits = logits_of(model(image), 1)
-    if logits.shape[1] != len(domain.classes):
-        raise ModelError(
-            f"expected a model and data of the same classes, got a model of {logits.shape[1]} and"
-            f" data of {len(domain.classes)}: {', '.join(domain.classes[:5])}, ..."
-        )
+        return logits_of(model(image), 1).shape[1]
+
+
+def _only(model: nn.Module, domain: Domain, names: Sequence[str], outputs: int) -> Only:
+    """The model with the outputs of the domain's classes alone, and their names."""
+    found = labels.places(domain.classes, names, outputs)
+    kept = sorted({place for place in found if place is not None})
+    called = list(names) or list(labels.numbered(domain.classes, found, outputs))
+    return Only(head.restricted(model, kept), [called[place] for place in kept])
 
 
 def _order(spec: Spec) -> orders.Order:
@@ -249,15 +279,15 @@ def _order(spec: Spec) -> orders.Order:
     return orders.made(name, delta=given("delta"), shift_at=given("shift_at"), burst=spec.burst)
 
 
-def _clean(spec: Spec) -> Domain | None:
+def _clean(spec: Spec, fit: Preprocessing | None) -> Domain | None:
     """The clean images before and after the stream, if there are to be any."""
     if not spec.clean:
         return None
     if not spec.corruptions:
         raise InputError("clean images before and after need corruptions between them, got none")
     entry = datasets.PUBLISHED.get(spec.data)
-    found = datasets.load(entry.clean) if entry else datasets.load(spec.data, spec.split)
-    return clean(found, spec.clean)
+    name, split = (entry.clean, "test") if entry else (spec.data, spec.split)
+    return clean(datasets.load(name, split, size=fit), spec.clean)
 
 
 def _blank(spec: Spec, like: Domain) -> Domain | None:
@@ -265,23 +295,24 @@ def _blank(spec: Spec, like: Domain) -> Domain | None:
     return None if spec.blank is None else blank(spec.blank, like, BLANK * spec.batch_size)
 
 
-def _domains(spec: Spec) -> list[Domain]:
-    subset = _subset(spec)
+def _domains(spec: Spec, fit: Preprocessing | None) -> list[Domain]:
+    subset = _subset(spec, fit)
     if not spec.corruptions:
-        return [clean(datasets.load(spec.data, spec.split), subset)]
+        return [clean(datasets.load(spec.data, spec.split, size=fit), subset)]
     # Only by its name is a published set read from its files; it has no other split.
-    data = spec.data if spec.split == "test" else datasets.load(spec.data, spec.split)
-    return corrupted(data, spec.corruptions, spec.severities, subset)
+    data = spec.data if spec.split == "test" else datasets.load(spec.data, spec.split, size=fit)
+    return corrupted(data, spec.corruptions, spec.severities, subset, size=fit)
 
 
-def _subset(spec: Spec) -> int | Numbers | None:
+def _subset(spec: Spec, fit: Preprocessing | None) -> int | Numbers | None:
     """The images to predict: all, so many, or those of one class."""
     if spec.only_class is None:
         return spec.images
     entry = datasets.PUBLISHED.get(spec.data)
-    found = datasets.load(entry.clean) if entry else datasets.load(spec.data, spec.split)
-    labels = np.empty(0, np.int64) if found.labels is None else found.labels
-    members = np.flatnonzero(labels == spec.only_class)
+    name, split = (entry.clean, "test") if entry else (spec.data, spec.split)
+    found = datasets.load(name, split, size=fit)
+    classes = np.empty(0, np.int64) if found.labels is None else found.labels
+    members = np.flatnonzero(classes == spec.only_class)
     if len(members) < (spec.images or 1):
         raise InputError(
             f"expected {spec.images or 'some'} images of class {spec.only_class} in {found.name},"

@@ -7,9 +7,9 @@ docs/health.md has the study: how well that ranks methods, and whom it favours.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -81,29 +81,32 @@ class Choice(NamedTuple):
 def choose(
     model: nn.Module,
     images: Tensor,
+    /,
     *,
     candidates: Sequence[str] = CANDIDATES,
     batch_size: int = 64,
     seed: int = 0,
+    **preprocessing: Any,
 ) -> Choice:
     """Try methods on unlabelled images [N, C, H, W] in [0, 1], in this order, and rank them.
 
     Candidates are variants such as `tent:lr=0.01`; the unadapted model is always among them.
+    `mean`, `std`, `images` and `preprocessing` are those of `tapr.adapt`.
     """
     if len(images) < LEAST:
         raise InputError(f"expected at least {LEAST} images to choose by, got {len(images)}")
     if batch_size < 1:
         raise InputError(f"expected a batch size of at least 1, got {batch_size}")
     batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
-    source = methods.adapt(model, "source")
+    source = methods.adapt(model, "source", **preprocessing)
     source(batches[0][:1])  # the images are looked at before anything is tried
     shadow = Shadow(source.model)
-    told = [shadow(source, batch) for batch in batches]
+    told = [shadow(source, source.pixels(batch)) for batch in batches]
     tried: list[Candidate] = []
     refused: dict[str, str] = {}
     for variant in dict.fromkeys(["source", *candidates]):
         try:
-            adapter = methods.adapt(model, variant, guard="off", seed=seed)
+            adapter = methods.adapt(model, variant, guard="off", seed=seed, **preprocessing)
             tried.append(_tried(variant, adapter, batches, told))
         except TaprError as error:
             refused[variant] = str(error)
@@ -119,23 +122,24 @@ def sample(
     images: int = 512,
     shuffle: bool = False,
     seed: int = 0,
-    device: str = "cpu",
+    device: str = "auto",
+    settings: Mapping[str, Any] | None = None,
 ) -> tuple[nn.Module, Tensor]:
     """A model by name, and the first images of a list as it wants them, as for `tapr adapt`."""
-    found = methods.find_model(model, architecture).eval()
-    preprocessing = preprocess.preprocessing(preprocess.config(found, model))
+    device = str(usable(device))
+    prepared = preprocess.prepared(model, architecture, settings, device)
     listed = listing.find(source, shuffle=shuffle, seed=seed)
     names = list(islice(listed.names, images))
-    read = Reader(listed.root, preprocessing, images).read(names)
+    read = Reader(listed.root, prepared.fit, images).read(names)
     if read.images is None:
         name, why = next(iter(read.errors.items()), ("none", "the list is empty"))
         raise DataError(f"none of the first {len(names)} images can be read: {name}: {why}")
-    return preprocess.normalized(found, preprocessing).to(usable(device)), read.images.to(device)
+    return prepared.model, read.images.to(device)
 
 
 def _tried(variant: str, adapter: Adapter, batches: list[Tensor], told: list[Said]) -> Candidate:
     began = time.perf_counter()
-    classes = torch.cat([adapter(batch).argmax(1) for batch in batches])
+    classes = torch.cat([adapter.predict(batch).logits.argmax(1) for batch in batches])
     seconds = time.perf_counter() - began
     source = torch.cat([said.source for said in told]).argmax(1)
     witness = torch.cat([said.witness for said in told])

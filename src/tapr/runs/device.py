@@ -1,18 +1,36 @@
-"""Devices by name, checked before any work."""
+"""Devices by name, checked before any work, and how batches get there."""
 
 import torch
+from torch import Tensor
 
 from tapr.errors import InputError
+
+AUTO = "auto"
 
 
 def usable(device: torch.device | str) -> torch.device:
     """Return the device, or raise InputError when a tensor cannot be made on it.
 
+    "auto" is a GPU where there is one, else Apple's MPS, else the CPU.
+
     >>> usable("cpu")
     device(type='cpu')
     """
     try:
-        return torch.empty(0, device=device).device
+        return torch.empty(0, device=_best() if device == AUTO else device).device
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
         reason = str(error).splitlines()[0]
         raise InputError(f"cannot use the device {str(device)!r}: {reason}") from error
+
+
+def sent(images: Tensor, device: torch.device | str) -> Tensor:
+    """The images on the device; to a GPU by way of pinned memory, without waiting for the copy."""
+    if torch.device(device).type == "cuda" and images.device.type == "cpu":
+        return images.pin_memory().to(device, non_blocking=True)
+    return images.to(device)
+
+
+def _best() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

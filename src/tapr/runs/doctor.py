@@ -13,9 +13,11 @@ from tapr import process
 from tapr.adapters import Adapter
 from tapr.errors import TaprError
 from tapr.methods import adapt
+from tapr.models import contract
 from tapr.models.layout import probe
 from tapr.models.scope import is_normalisation
 
+_ASKED = ("mean", "std", "images", "preprocessing")  # of `tapr.adapt`, besides the method's options
 MUCH, NOTED = 1 << 22, 0.05  # bytes a batch and their share of its time: less is not worth a note
 Level = Literal["fine", "note", "problem"]
 
@@ -43,9 +45,11 @@ class Report(NamedTuple):
 
 
 def check(
-    model: nn.Module, images: Tensor | None = None, method: str = "steady", **options: Any
+    model: nn.Module, images: Tensor | None = None, /, method: str = "steady", **options: Any
 ) -> Report:
     """Report in plain words on adapting `model`; with `images`, also try them. Nothing is changed.
+
+    The options are those of `tapr.adapt`, `mean`, `std`, `images` and `preprocessing` included.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
     >>> print(check(model, torch.linspace(0.2, 0.8, 48).view(4, 3, 2, 2)))
@@ -71,6 +75,7 @@ def _findings(
         yield Finding("problem", f"{method} cannot adapt this model: {error}")
         return
     yield _adapted(model, adapter, method)
+    yield from _contract(model, options)
     forward, backward = adapter.passes
     passes = f"{forward} forward and {backward} backward passes of all its images"
     yield Finding("fine", f"cost per batch: {passes}")
@@ -115,10 +120,23 @@ def _adapted(model: nn.Module, adapter: Adapter, method: str) -> Finding:
     return Finding("fine", f"{method} would adapt {share} {total:,} parameters")
 
 
+def _contract(model: nn.Module, options: dict[str, Any]) -> Iterator[Finding]:
+    """Which normalisation applies, and a config of the model that nobody uses."""
+    asked = {key: options[key] for key in _ASKED if key in options}
+    agreed = contract.agreed(model, **asked)
+    if unused := contract.unused(model, agreed):
+        yield Finding("note", unused)
+    if agreed.mean is not None:
+        given = "the images are normalised already" if agreed.images == "normalized" else "inside"
+        table = agreed.table()
+        yield Finding("fine", f"normalised by mean {table['mean']}, std {table['std']}: {given}")
+
+
 def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
     """Let the adapter, which holds a copy, predict the images."""
     try:
-        logits = adapter(images)
+        logits = adapter.predict(images).logits
+        images = adapter.pixels(given := images)
     except TaprError as error:
         yield Finding("problem", str(error))
         return
@@ -128,7 +146,7 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
         return
     batch, channels, height, width = images.shape
     size = f"batch of {batch}, {channels} channels, {height} x {width}"
-    values = f", values from {images.min():.2g} to {images.max():.2g}" if images.numel() else ""
+    values = f", values from {given.min():.2g} to {given.max():.2g}" if given.numel() else ""
     yield Finding("fine", f"images: {size}{values}")
     yield Finding("fine", f"the model returns logits for {logits.shape[1]} classes")
     if batch:

@@ -9,6 +9,7 @@ from torch import Tensor
 from tapr.adapters import Adapter
 from tapr.records import TOP, BatchRecord
 from tapr.runs import together
+from tapr.runs.device import sent
 from tapr.streams import Stream
 from tapr.types import Health, Prediction
 
@@ -28,7 +29,7 @@ def evaluate(
     """
     steps = stream.plan[first:]
     for number, (step, batch) in enumerate(zip(steps, stream.starting(first), strict=True), first):
-        images = batch.images.to(device)
+        images = sent(batch.images, device)
         if batch.reset:
             adapter.reset()
         started = time.perf_counter()

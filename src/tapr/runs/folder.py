@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 from tapr.adapters import Adapter
 from tapr.datasets.lazy import in_threads
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import DataError, ModelError, TaprError
 from tapr.models.output import logits_of
 from tapr.objectives import entropy
+from tapr.runs.device import sent
 from tapr.runs.doctor import check
 from tapr.runs.labels import Truth, check_count
 from tapr.runs.predictions import Predictions, Row
-from tapr.runs.preprocess import Preprocessing
 from tapr.streams.stream import ahead, as_tensor
 
 ENOUGH = 16  # images of the first batch, from which one class for all of them is suspicious
@@ -114,7 +115,7 @@ class Job:
         rows = {name: Row(name, error=why) for name, why in batch.errors.items()}
         readable = [name for name in batch.names if name not in batch.errors]
         if batch.images is not None:
-            images = batch.images.to(self.device)
+            images = sent(batch.images, self.device)
             try:
                 before = _judged(self._source(images)) if self.compare else [None] * len(images)
                 prediction = self.adapter.predict(images)
@@ -135,7 +136,7 @@ class Job:
             raise DataError(
                 f"none of the first {len(batch.names)} images can be read: {name}: {why}"
             )
-        images, notes = self._classified(batch.images.to(self.device))
+        images, notes = self._classified(sent(batch.images, self.device))
         findings = check(self.model, images, method, **options).findings
         for level, text in findings:
             if level == "problem":

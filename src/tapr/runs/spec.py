@@ -158,6 +158,34 @@ class Spec(BaseModel):
             " `robustbench:Standard`."
         ),
     ] = None
+    size: Annotated[
+        str | None,
+        Field(
+            description="The size of a folder's images, `224` or `3x224x224` (channels, height,"
+            " width); the model's unless said. Or a size that the spec has, such as `small`."
+        ),
+        _LATER,
+    ] = None
+    crop: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | None,
+        Field(description="The share of the shorter side that the crop of an image keeps."),
+        _LATER,
+    ] = None
+    interpolation: Annotated[
+        str | None,
+        Field(description="How the images of a folder are resized: `bilinear`, `bicubic`, ..."),
+        _LATER,
+    ] = None
+    mean: Annotated[
+        tuple[float, ...],
+        Field(description="The mean of each channel, e.g. `0.485,0.456,0.406`."),
+        _LATER,
+    ] = ()
+    std: Annotated[
+        tuple[float, ...],
+        Field(description="The deviation of each channel, e.g. `0.229,0.224,0.225`."),
+        _LATER,
+    ] = ()
     methods: Annotated[
         dict[str, Table],  # label -> method and options
         Field(
@@ -172,8 +200,12 @@ class Spec(BaseModel):
         Role(("--seed",), common=False),
     ] = (0,)
     device: Annotated[
-        str, Field(description="The device to run on: `cpu`, `cuda`, ..."), _UNCOMMON
-    ] = "cpu"
+        str,
+        Field(
+            description="The device to run on: `cpu`, `cuda`, ...; `auto` is a GPU if there is one."
+        ),
+        _UNCOMMON,
+    ] = "auto"
 
     @field_validator("methods", mode="before")
     @classmethod

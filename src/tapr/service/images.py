@@ -28,8 +28,8 @@ from PIL import Image
 from torch import Tensor
 
 from tapr.datasets.images import FORMATS, decode
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import DataError, InputError
-from tapr.runs.preprocess import Preprocessing
 from tapr.streams.stream import as_tensor
 
 _HEADER = 1000  # bytes of a .npy header at the most

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.formparsers import MultiPartException, MultiPartParser
 from torch import Tensor
 
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service import images as bodies
 from tapr.service.settings import Settings
 

@@ -18,9 +18,9 @@ from torch import nn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import tapr
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import InputError
 from tapr.runs.labels import check_count
-from tapr.runs.preprocess import Preprocessing
 from tapr.service.cluster import Cluster
 from tapr.service.engine import Engine
 from tapr.service.metrics import Metrics

@@ -1,5 +1,6 @@
 """Domains: the same images, clean or under one corruption, read a few at a time."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -9,11 +10,14 @@ from numpy.typing import NDArray
 
 from tapr import names
 from tapr.corruptions import CORRUPTIONS, STANDARD, corrupt
-from tapr.datasets import PUBLISHED, Dataset, load
-from tapr.errors import InputError
+from tapr.datasets import PUBLISHED, Dataset, as_dataset, load
+from tapr.datasets.lazy import LazyImages
+from tapr.datasets.preprocessing import Preprocessing
+from tapr.errors import DataError, InputError
 from tapr.registry import Registry
 from tapr.rng import derive
 
+_log = logging.getLogger("tapr.streams")
 Numbers: TypeAlias = NDArray[np.int64]  # places of images in their data set
 Subset: TypeAlias = int | Sequence[int] | Numbers | None
 
@@ -58,6 +62,7 @@ class Domain:
 
 def clean(dataset: Dataset, subset: Subset = None) -> Domain:
     """The data set's images as they are."""
+    dataset = as_dataset(dataset)
     return _domain(Origin(dataset.name), dataset, subset, lambda numbers: dataset.images[numbers])
 
 
@@ -66,6 +71,7 @@ def generated(
 ) -> Domain:
     """The data set's images under a corruption that is made here, batch by batch."""
     _check([corruption], [severity])
+    dataset = as_dataset(dataset)
 
     def read(numbers: Numbers) -> NDArray[np.uint8]:
         images = np.asarray(dataset.images[numbers])
@@ -75,9 +81,15 @@ def generated(
     return _domain(origin, dataset, subset, read, corruption, severity)
 
 
-def published(name: str, corruption: str, severity: int, subset: Subset = None) -> Domain:
-    """The published images of `name` ("cifar10c" or "cifar100c"), mapped from the user's files."""
-    dataset = load(name, split=f"{corruption}-{severity}")
+def published(
+    name: str,
+    corruption: str,
+    severity: int,
+    subset: Subset = None,
+    size: Preprocessing | None = None,
+) -> Domain:
+    """The published images of `name` ("cifar10c", "imagenet-c", ...), in the user's files."""
+    dataset = load(name, split=f"{corruption}-{severity}", size=size)
     origin = Origin(name, "published")
     return _domain(
         origin, dataset, subset, lambda numbers: dataset.images[numbers], corruption, severity
@@ -90,11 +102,13 @@ def corrupted(
     severities: Sequence[int] = (5,),
     subset: Subset = None,
     seed: int = 0,
+    size: Preprocessing | None = None,
 ) -> list[Domain]:
     """A domain for each corruption at each severity, in that order; "clean" is one more domain.
 
-    "cifar10c" and "cifar100c" use the published files when all that is asked for is here, and
-    else corrupt the clean test images; any other data is corrupted here. `origin` says which.
+    "cifar10c", "cifar100c" and "imagenet-c" use the published files when all that is asked for is
+    here, and else corrupt the clean test images; any other data is corrupted here. `origin` says
+    which. `size` is how images of sets of folders are resized and cropped.
     """
     if not corruptions or not severities:
         raise InputError("expected at least one corruption and one severity, got none")
@@ -105,13 +119,13 @@ def corrupted(
 
     plain: Any = data
     if isinstance(data, str) and not (here and len(shifts) == len(corruptions)):
-        plain = load(entry.clean if entry else data)
+        plain = load(entry.clean if entry else data, size=size)
     domains: list[Domain] = []
     for name in corruptions:
         if name == names.CLEAN:
             domains.append(clean(plain, subset))
         elif entry is not None and here:
-            domains += [published(entry.name, name, level, subset) for level in severities]
+            domains += [published(entry.name, name, level, subset, size) for level in severities]
         else:
             domains += [generated(plain, name, level, subset, seed) for level in severities]
     return domains
@@ -169,9 +183,21 @@ def _domain(
     corruption: str | None = None,
     severity: int | None = None,
 ) -> Domain:
-    numbers = choose(dataset, subset)
+    numbers = _readable(dataset, choose(dataset, subset))
     labels = None if dataset.labels is None else dataset.labels[numbers]
     return Domain(origin, numbers, labels, dataset.classes, read, corruption, severity)
+
+
+def _readable(dataset: Dataset, numbers: Numbers) -> Numbers:
+    """Without the files that cannot be read, where nobody has looked at them before."""
+    if dataset.checked or not isinstance(dataset.images, LazyImages):
+        return numbers
+    bad = dataset.images.unreadable(numbers)
+    for number, why in bad.items():
+        _log.warning("left out: %s of %s: %s", dataset.images.names[number], dataset.name, why)
+    if len(bad) == len(numbers):
+        raise DataError(f"none of the {len(numbers)} images of {dataset.name} can be read")
+    return numbers[~np.isin(numbers, list(bad))] if bad else numbers
 
 
 def _check(corruptions: Sequence[str], severities: Sequence[int]) -> None:

@@ -14,8 +14,8 @@ from PIL import Image
 
 from tapr.datasets import members
 from tapr.datasets.images import decode, probe, read_image
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import DataError
-from tapr.runs.preprocess import Preprocessing
 
 RED, BLUE, WHITE = [255, 0, 0], [0, 0, 255], [255] * 3
 

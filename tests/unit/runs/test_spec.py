@@ -143,7 +143,7 @@ def test_bad_options_get_a_sentence(option: str, message: str) -> None:
 class More(Spec):
     """A spec with one more field."""
 
-    crop: Annotated[int, Field(description="The side of the crop, in pixels.")] = 32
+    frame: Annotated[int, Field(description="The side of the frame, in pixels.")] = 32
 
 
 def test_a_new_field_is_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -161,18 +161,18 @@ def test_a_new_field_is_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     def command(spec: str, *, replaced: overrides.Replaced) -> None:
         asked.append(replaced.values)
 
-    assert "crop" in signature(command).parameters
-    flag = signature(command).parameters["crop"].default
+    assert "frame" in signature(command).parameters
+    flag = signature(command).parameters["frame"].default
     assert (flag.param_decls, flag.help) == (
-        ("--crop",),
-        "The side of the crop, in pixels.  [default: the spec's, or 32]",
+        ("--frame",),
+        "The side of the frame, in pixels.  [default: the spec's, or 32]",
     )
-    command(**dict.fromkeys(signature(command).parameters) | {"spec": "a", "crop": 16})
-    assert asked == [{"crop": 16}]
+    command(**dict.fromkeys(signature(command).parameters) | {"spec": "a", "frame": 16})
+    assert asked == [{"frame": 16}]
     values = {**VALUES, "images": 4, "methods": ["source"]}
-    made = sweep.expand(values, {"crop": [16, 24]})
+    made = sweep.expand(values, {"frame": [16, 24]})
     cells = [bench.Bench(spec, tmp_path).cells[0] for spec in made]
-    assert [cell.identity["setting"]["crop"] for cell in cells] == [16, 24]
+    assert [cell.identity["setting"]["frame"] for cell in cells] == [16, 24]
     assert cells[0].file != cells[1].file
 
 

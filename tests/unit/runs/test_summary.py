@@ -170,3 +170,16 @@ def test_without_health_there_is_no_strip() -> None:
     short = [row._replace(health="ok") for row in rows(*healthy(3))]
     assert summarise(short, NAMES).strip == "..."
     assert summarise([], NAMES).strip == ""
+
+
+def test_a_thousand_classes_are_not_a_thousand_lines() -> None:
+    names = [f"kind {number}" for number in range(1000)]
+    source = np.arange(600)
+    adapted = np.where(source < 40, 7, source)
+    lines = text(summarise(rows(source, adapted), names)).splitlines()
+    assert len(lines) < 60
+    assert any(re.search(r"^kind 7 +1 -> +40", line) for line in lines)
+    start = next(place for place, line in enumerate(lines) if line.startswith("most changed"))
+    assert lines[start].endswith("of 40 classes that are called more or less often")
+    assert lines[start + 1] == "  kind 7  1 -> 40"
+    assert len(lines[start + 1 :]) >= 10

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from tapr import methods
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service.engine import Engine
 from tapr.service.server import Service, running
 from tapr.service.settings import Settings

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from tapr import methods
 from tapr.client import Client, RefusedError
-from tapr.runs.preprocess import Preprocessing
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.service import cluster as clusters
 from tapr.service.cluster import Cluster, Gone, Replica
 from tapr.service.engine import JOURNAL

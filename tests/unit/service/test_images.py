@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
+from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import InputError
-from tapr.runs.preprocess import Preprocessing
 from tapr.service.images import Limits, from_array, from_files, from_json
 
 DONE = Preprocessing((3, 8, 6))

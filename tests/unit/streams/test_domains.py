@@ -85,7 +85,7 @@ def test_published_files_are_used_when_all_are_there(
         assert domain.origin == Origin("small", "generated", 0)
 
 
-def _load_small(name: str, split: str = "test") -> Dataset:
+def _load_small(name: str, split: str = "test", size: object = None) -> Dataset:
     from tapr.datasets import load
 
     return DATA if name == "cifar10" else load(name, split)

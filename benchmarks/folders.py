@@ -1,0 +1,88 @@
+"""Peak memory of `tapr adapt` and `tapr bench` on folders of 100 and of 10,000 photographs.
+
+    python -m benchmarks.folders
+
+Each run is a process of its own; the photographs are links to a few made ones of 256 x 256 pixels.
+A tiny model keeps the forwards short: what is measured is reading, not predicting.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+MODEL = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    layers = nn.Conv2d(3, 4, 16, 16), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4, 10))
+"""
+RUN = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+from typer.main import get_command
+from tapr.cli import app
+get_command(app)(sys.argv[2:], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+SPEC = """
+data = "folder:{folder}"
+corruptions = []
+order = "shuffled"
+batch_size = 64
+size = "224"
+model = "folder_model:build"
+methods = ["norm"]
+"""
+
+
+def photographs(folder: Path, count: int) -> Path:
+    """A folder of ten classes with so many photographs."""
+    random = np.random.default_rng(0)
+    originals = []
+    for number in range(20):
+        pixels = random.integers(0, 256, (32, 32, 3), np.uint8)
+        originals.append(folder.parent / f"original{number}.jpg")
+        Image.fromarray(pixels).resize((256, 256), Image.Resampling.BICUBIC).save(originals[-1])
+    for number in range(count):
+        place = folder / str(number % 10) / f"{number:05d}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(originals[number % len(originals)])
+    return folder
+
+
+def peak(place: Path, *words: str) -> float:
+    """The largest resident memory of a command, in MiB."""
+    command = [sys.executable, "-c", RUN, str(place), *words]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--counts", type=int, nargs="+", default=[100, 10_000])
+    for count in parser.parse_args().counts:
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            (place / "folder_model.py").write_text(MODEL)
+            folder = photographs(place / "photographs", count)
+            (place / "spec.toml").write_text(SPEC.format(folder=folder))
+            options = ["--model", "folder_model:build", "--size", "224", "--shuffle", "--quiet"]
+            options += ["--method", "norm", "-o", "out.csv"]
+            adapt = peak(place, "adapt", str(folder), *options)
+            bench = peak(place, "bench", "spec.toml", "--out", "out", "--quiet")
+        print(
+            json.dumps({"photographs": count, "adapt_mib": round(adapt), "bench_mib": round(bench)})
+        )
+
+
+if __name__ == "__main__":
+    main()
