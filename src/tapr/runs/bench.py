@@ -25,7 +25,7 @@ from tapr.models.state import fingerprint
 from tapr.records import BatchRecord
 from tapr.runs import labels, preprocess, together
 from tapr.runs import spec as specs
-from tapr.runs.device import usable
+from tapr.runs.device import AUTO, usable
 from tapr.runs.evaluate import Observe, evaluate
 from tapr.runs.spec import Spec
 from tapr.runs.store import Journal
@@ -115,7 +115,8 @@ class Bench:
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
         self.order = _order(spec)
-        self.device = str(usable(spec.device))
+        found = usable(spec.device)
+        self.device = found.type if spec.device == AUTO else spec.device
         given = preprocess.settings(spec)
         prepared = preprocess.prepared(spec.model, spec.architecture, given, self.device)
         for note in prepared.notes:

@@ -12,6 +12,7 @@ from tapr import sync
 from tapr.adapters import Adapter
 from tapr.adapters.syncing import level
 from tapr.errors import InputError
+from tapr.runs.device import AUTO
 from tapr.runs.store import Journal
 from tapr.types import Prediction
 
@@ -41,7 +42,7 @@ def joined(device: str) -> Iterator[None]:
     seconds = os.environ.get(VARIABLE, SECONDS)
     if not seconds.isdigit() or seconds == "0":
         raise InputError(f"expected {VARIABLE} as whole seconds above 0, got {seconds!r}")
-    on_gpu = device.startswith("cuda")
+    on_gpu = torch.cuda.is_available() if device == AUTO else device.startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group(
