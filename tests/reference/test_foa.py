@@ -199,7 +199,7 @@ def test_a_batch_without_a_finite_loss_is_answered_by_the_model(vit: Any) -> Non
     first, second = batches(7, 7)
     adapter(first)
     before = adapter.capture()
-    adapter.source_mean.fill_(float("nan"))  # type: ignore[operator]
+    adapter.source_mean.fill_(float("nan"))
     prediction = adapter.predict(second)
     assert (prediction.refused, prediction.steps) == (1, 0)
     torch.testing.assert_close(prediction.logits, vit(second).detach())

@@ -144,7 +144,7 @@ class Adapter(nn.Module, ABC):
                     log.exception("an observer failed; the prediction stands")
             return prediction
 
-    @final
+    @final  # type: ignore[misc]
     def forward(
         self,
         images: Tensor | None = None,

@@ -71,7 +71,12 @@ def choose(
         typer.echo(json.dumps({**choice._asdict(), "candidates": table, "sure": choice.sure}))
         return
     words = ["tapr", "adapt", source, "--model", model, "--method", choice.best.method]
-    said = {"--architecture": architecture, "--size": size, "--mean": mean, "--std": std}
+    said: dict[str, object] = {
+        "--architecture": architecture,
+        "--size": size,
+        "--mean": mean,
+        "--std": std,
+    }
     said |= {"--crop": crop, "--interpolation": interpolation}
     words += [str(part) for flag, value in said.items() if value for part in (flag, value)]
     typer.echo(choice)

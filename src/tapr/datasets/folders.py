@@ -13,6 +13,7 @@ No list of classes is kept here: a model finds its outputs by the folders' names
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from tapr.datasets.base import Dataset, Linked, Watcher
 from tapr.datasets.image_folder import is_image, load_folder
@@ -35,7 +36,7 @@ class FolderSet(Linked):
     only: bool = False  # is a model of more classes restricted to those of the data, as is usual
     size: str = "yours"
 
-    splits = ("test", "DOMAIN")
+    splits: ClassVar[tuple[str, ...]] = ("test", "DOMAIN")
 
     def get(self, watch: Watcher, origin: Path | None = None) -> None:
         """Remember the folder; the images are looked at when they are used."""
@@ -99,7 +100,7 @@ class CorruptedFolders(FolderSet):
 
     clean: str = ""  # the data set whose images were corrupted
 
-    splits = ("CORRUPTION-SEVERITY",)
+    splits: ClassVar[tuple[str, ...]] = ("CORRUPTION-SEVERITY",)
 
     def load(self, split: str, fit: Preprocessing | None = None) -> Dataset:
         """Load one corruption at one severity; the images are cropped already."""

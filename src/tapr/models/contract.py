@@ -77,7 +77,7 @@ def agreed(
             "images='normalized' needs the mean and std that they were normalised by: pass"
             " mean=..., std=..., or preprocessing=..."
         )
-    return Contract(*chosen, GIVEN[images])
+    return Contract(chosen[0], chosen[1], GIVEN[images])
 
 
 def unused(model: nn.Module, contract: Contract) -> str:

@@ -75,7 +75,7 @@ def _from_hugging_face(name: str) -> tuple[nn.Module, Mapping[str, Any]]:
     """A classifier in a folder or in the hub's cache: nothing is downloaded, no code of it runs."""
     try:
         from transformers import AutoModelForImageClassification
-        from transformers.utils import cached_file
+        from transformers.utils.hub import cached_file
     except ImportError as error:
         raise ModelError(
             f"{HF}{name} needs transformers, which is not installed: pip install 'torch-tapr[hf]'"

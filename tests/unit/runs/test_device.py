@@ -29,7 +29,12 @@ def test_auto_is_the_best_there_is(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     asked: list[Any] = []
-    monkeypatch.setattr(torch, "empty", lambda _, device: asked.append(device) or torch.zeros(0))
+
+    def empty(_: int, device: object) -> torch.Tensor:
+        asked.append(device)
+        return torch.zeros(0)
+
+    monkeypatch.setattr(torch, "empty", empty)
     usable("auto")
     assert asked == [expected]
 
@@ -44,8 +49,17 @@ def test_batches_go_to_a_gpu_by_pinned_memory_without_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     did: list[Any] = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: did.append("pinned") or self)
-    monkeypatch.setattr(torch.Tensor, "to", lambda self, *a, **k: did.append((a, k)) or self)
+
+    def pinned(tensor: torch.Tensor) -> torch.Tensor:
+        did.append("pinned")
+        return tensor
+
+    def to(tensor: torch.Tensor, *arguments: object, **options: object) -> torch.Tensor:
+        did.append((arguments, options))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
+    monkeypatch.setattr(torch.Tensor, "to", to)
     sent(torch.zeros(1), "cuda:1")
     sent(torch.zeros(1), "cpu")
     assert did == ["pinned", (("cuda:1",), {"non_blocking": True}), (("cpu",), {})]
