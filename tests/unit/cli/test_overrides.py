@@ -33,7 +33,7 @@ def test_the_flags_are_the_fields(name: str) -> None:
         *("--corruptions", "--severity", "--images", "--methods", "--method", "--batch-size"),
         *("--model", "--architecture", "--seed", "--protocol", "--order", "--device"),
         *("--data", "--split", "--delta", "--shift-at", "--burst", "--rounds", "--clean"),
-        *("--size", "--crop", "--interpolation", "--mean", "--std"),
+        *("--size", "--crop", "--interpolation", "--mean", "--std", "--blank", "--only-class"),
     }
     assert "--option" in params["option"].opts
 
