@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import tapr
 from tapr import testing
+from tapr.adapters.votes import Votes
 
 adapt = partial(tapr.adapt, guard="watch")  # an acting guard learns nothing from noise
 
@@ -377,3 +378,12 @@ def test_a_model_in_half_precision_gets_views_in_it(model: nn.Module) -> None:
     logits = adapter(pictures(8, 3, 10, 9).to(torch.bfloat16))
     assert logits.dtype == torch.bfloat16
     assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize(("classes", "mixed"), [(10, True), (1, False), (3, False)])
+def test_classes_are_called_mixed_by_all_views_but_the_first(classes: int, mixed: bool) -> None:
+    voters = Votes(("original", "flip", "zoom"), "information")
+    said = 8 * nn.functional.one_hot(torch.arange(60) % classes, 10).float()
+    one_class = 8 * nn.functional.one_hot(torch.zeros(60).long(), 10).float()
+    assert voters.mixed(torch.stack([one_class, said, said])) == mixed
+    assert not voters.mixed(torch.stack([said, said, said])[:, :31])  # too few to tell

@@ -165,7 +165,7 @@ class Loop(Adapter):
             views = self.votes.views(images)
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", views, voters)
-                if self.norms.forgets():  # the stream has changed: once more, from these images on
+                if self.norms.forgets(self.votes.mixed(logits)):  # the stream has changed: anew
                     self._forget()
                     logits, features = self._forward("predicting", views, voters)
             voted = self._voted(logits, images)[None]

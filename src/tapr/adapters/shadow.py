@@ -69,14 +69,19 @@ class Shadow(nn.Module):
         with self.norms.predicting(len(VOTERS)):
             with _layers(self.norms.tracking, share.images if share else len(images)) as seen:
                 said_of_all = ask(adapter, views, share)
-            if self.norms.forgets():
+            if self.norms.forgets(self.votes.mixed(_by_voter(said_of_all))):
                 self.votes.forget()
                 said_of_all = ask(adapter, views, share)
-        logits = torch.unflatten(said_of_all, 0, (len(VOTERS), -1))
+        logits = _by_voter(said_of_all)
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
         return found._replace(layers=_nats(seen, share))
+
+
+def _by_voter(logits: Tensor) -> Tensor:
+    """The logits of the voters, one behind the other, as [V, B, K]."""
+    return torch.unflatten(logits, 0, (len(VOTERS), -1))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:

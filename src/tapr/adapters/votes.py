@@ -32,7 +32,8 @@ SHARPNESS = 10.0  # of the weights by information
 SHOWN = 2  # images for each class, from which on information counts in full
 KNOWN = 0.06  # nats between the stream's statistics and the source's: a class's worth, no more
 RECENT = 64  # images by which a stream of one class is told, or the batch if that is larger
-ENOUGH = 32  # images before a view may be refused
+ENOUGH = 32  # images before a view may be refused, or classes are called mixed
+MIXED = 0.05  # so much more often than by chance may two images of mixed classes share theirs
 LEAST = 0.6  # of the agreement among the others, that a view needs with one of them
 
 
@@ -158,6 +159,15 @@ class Votes(nn.Module):
         if self.weighs and self.images is not None:
             self.images.zero_()
             self.recent_images.zero_()
+
+    @torch.no_grad()
+    def mixed(self, view_logits: Tensor) -> bool:
+        """Are the classes of these images mixed, by all views but the first, [V, B, K]?"""
+        if len(view_logits) < 2 or view_logits.shape[1] < ENOUGH:
+            return False
+        p = log_probabilities(view_logits[1:]).exp().mean(0)
+        images = p.new_tensor(float(len(p)))
+        return bool(one_class(p.mean(0), p.square().sum(1).mean(), images) < MIXED)
 
     def memory(self) -> list[Tensor]:
         """What is remembered of the stream, as far as it has to be finite."""

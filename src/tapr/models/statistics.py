@@ -73,6 +73,7 @@ Feed = Literal["views", "untouched"]
 FEEDS = Registry("feed", {feed: feed for feed in get_args(Feed)})
 RECENT = 64  # images by which a change of the stream is told, or the batch if that is larger
 LEAP = 0.07  # nats between the last few images and the stream before: more than a change of class
+MILD = 0.02  # the same where classes are mixed, so that no change of class explains it
 
 
 class Shift(NamedTuple):
@@ -170,8 +171,11 @@ class Policy(nn.Module):
         """How far the stream lies from the source, if a view meets the stored statistics."""
         return None
 
-    def forgets(self) -> bool:
-        """Has the stream changed with these images? Then the next forward begins it anew."""
+    def forgets(self, mixed: bool = False) -> bool:
+        """Has the stream changed with these images? Then the next forward begins it anew.
+
+        Where the classes of the images are `mixed`, a milder change is one.
+        """
         return False
 
     def keep_scales(self) -> None:
@@ -329,13 +333,14 @@ class _Window(_Share):
         self._images = float(self.images)
         self._recent = float(self.recent) if self.anchor is not None and self.middle else 0.0
 
-    def forgets(self) -> bool:
+    def forgets(self, mixed: bool = False) -> bool:
         if self.anchor is None or not self.middle or self._images < RECENT:
             return False
         place = self.places[self.middle[0]]
         stream = [self._before[f"{name}_{place}"][self.anchor] for name in ("mean", "variance")]
         recent = self.recent_mean, self.recent_variance
-        changed = bool(nats(self.middle[0], recent, (stream[0], stream[1])) > LEAP)
+        leap = nats(self.middle[0], recent, (stream[0], stream[1]))
+        changed = bool(leap > (MILD if mixed else LEAP))
         if changed:
             self._images = self._recent = 0.0
         return changed
