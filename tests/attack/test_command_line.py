@@ -139,7 +139,7 @@ def started(*words: str, slowly: float = 0.0, limit: int | None = None) -> subpr
 
 
 def until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300  # a busy machine
     while not ready():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -256,6 +256,20 @@ def killed_and_resumed(kills: int, count: Callable[[], None]) -> None:
         compare_with_undisturbed()
     good()
     compare_with_undisturbed()
+
+
+def test_a_state_that_a_kill_left_after_the_end_does_not_stay() -> None:
+    good()
+    Path("out.csv.run/999.state").touch()
+    good()
+    assert set(os.listdir("out.csv.run")) - {".lock"} == {"run.json"}
+    Path("spec.toml").write_text(SPEC)
+    for words in (["bench"], ["sweep", "--jobs", "1"], ["bench"]):
+        done = CliRunner().invoke(app, [words[0], "spec.toml", "--out", "out", *words[1:]])
+        assert done.exit_code == 0, done.output
+        assert not list(Path("out").glob("*.state"))
+        (path,) = Path("out").glob("*.jsonl")
+        path.with_name(f"{path.stem}.999.state").touch()
 
 
 def compare_with_undisturbed() -> None:

@@ -215,6 +215,7 @@ def _show(tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView) 
         with view:
             for cell, journal in journals.items():
                 if journal.finished:
+                    journal.tidy()
                     view.start(cell, journal.run)
                     view.finish(cell)
             left = [task for task in tasks if not journals[task.cell].finished]

@@ -156,6 +156,7 @@ class Adapting:
         return done
 
     def _finished(self, names: Iterator[str], record: Mapping[str, Any]) -> Summary:
+        self.predictions.tidy()
         done = self._skip(names)
         if next(names, None) is not None:
             raise DataError(

@@ -168,6 +168,7 @@ class Bench:
         """
         journal = journal or self.journal(cell)
         if journal.finished and sync.group() is None:
+            journal.tidy()
             return
         adapter = self.adapter(cell)
         done = together.resumed(journal, adapter, self.device)

@@ -126,6 +126,10 @@ class Predictions:
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write down the summary; the adapter's state is no longer needed."""
         self._write({**(self.record() or {}), "summary": summary})
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove the states of a finished run; a kill just after its end may have left some."""
         self._store.forget()
 
     def rows(self) -> Iterator[Row]:

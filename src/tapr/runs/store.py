@@ -177,6 +177,10 @@ class Journal:
         """Is there nothing left to do?"""
         return self.run is not None and self.run.end is not None
 
+    def tidy(self) -> None:
+        """Remove the states of a finished run, which a kill just after its end has left."""
+        self._store.forget()
+
     def resume(self, adapter: Adapter) -> int:
         """Bring the adapter and the file to the newest saved state; return the batches done."""
         length = self._store.resume(adapter)
