@@ -21,7 +21,7 @@ from tapr.adapters.syncing import mark
 from tapr.sync import Group
 from tapr.testing import small_model
 
-RANK = int(sys.argv[2])
+RANK = int(sys.argv[2]) if __name__ == "__main__" else 0
 SECONDS = 4  # after which processes stop waiting for each other
 
 

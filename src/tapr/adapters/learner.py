@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tapr.adapters import syncing
 from tapr.adapters.checks import check_options
 from tapr.adapters.loop import Loop
 from tapr.adapters.schedule import Predict, Schedule
@@ -60,6 +61,7 @@ class Learner(Loop):
         )
         if not isinstance(model, nn.Module):
             raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
+        model = syncing.unwrapped(model)  # parameters are chosen by the names they have there
         super().__init__(
             model,
             objective,

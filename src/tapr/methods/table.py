@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tapr import models, names
-from tapr.adapters import Adapter, Learner, Needs, Passes
+from tapr.adapters import Adapter, Learner, Needs, Passes, syncing
 from tapr.adapters.checks import check_options
 from tapr.errors import InputError, ModelError, StateError, UnknownNameError
 from tapr.methods import own
@@ -71,6 +71,7 @@ def adapt(
         )
     method, preset, effective = _effective(method, preset, options)
     check_options({"seed": seed, "inplace": inplace})
+    model = syncing.unwrapped(model)
     agreed = contract.agreed(model, mean, std, images, preprocessing)
     if unused := contract.unused(model, agreed):
         _log.warning(unused)

@@ -185,14 +185,14 @@ def test_without_its_state_a_run_starts_anew(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--batch-size", "4"], "begun with batch_size = 5, now 4"),
-        (["--option", "lr=0.1"], "begun with lr = 0.01, now 0.1"),
-        (["--method", "pest", "--option", "views=1"], "begun with views = 2, now 1"),
-        (["--model", "photo_model:stuck"], "begun with model = photo_model:build, now photo_mod"),
-        (["--size", "3x8x9"], "begun with preprocessing = "),
-        (["--no-compare"], "begun with compare = True, now False"),
-        (["--labels", "names.txt"], r"begun with labels = \[\], now \['ant', 'bee', 'cat'\]"),
-        (["--shuffle"], "begun with another list: image 1 was ant/00.png, now .*--no-resume"),
+        (["--batch-size", "4"], "started with batch_size = 5, now 4"),
+        (["--option", "lr=0.1"], "started with lr = 0.01, now 0.1"),
+        (["--method", "pest", "--option", "views=1"], "started with views = 2, now 1"),
+        (["--model", "photo_model:stuck"], "started with model = photo_model:build, now photo_mod"),
+        (["--size", "3x8x9"], "started with preprocessing = "),
+        (["--no-compare"], "started with compare = True, now False"),
+        (["--labels", "names.txt"], r"started with labels = \[\], now \['ant', 'bee', 'cat'\]"),
+        (["--shuffle"], "started with another list: image 1 was ant/00.png, now .*--no-resume"),
     ],
 )
 def test_another_command_is_refused(more: list[str], message: str) -> None:

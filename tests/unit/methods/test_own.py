@@ -82,6 +82,7 @@ def test_it_is_made_by_name_with_its_options_and_recorded(model: nn.Module, imag
         "words": "none",
     }
     expected = {"scale": 0.5, "words": "none", "layout": "kept", "guard": "watch"}
+    expected["sync"] = "auto"
     assert tapr.presets("own_code:Shifted")["paper"] == expected
     assert tapr.check(model, images, "own_code:Shifted").ok
 
