@@ -15,7 +15,7 @@ from tapr.runs.spec import Spec
 from tapr.streams import Domain, corrupted
 
 
-def _few(spec: Spec) -> list[Domain]:
+def _few(spec: Spec, *_: object) -> list[Domain]:
     """Four images under the name of each corruption."""
     generator = np.random.default_rng(0)
     images = generator.integers(256, size=(4, 32, 32, 3), dtype=np.uint8)

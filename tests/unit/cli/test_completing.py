@@ -36,7 +36,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
     [
         ("mod", ["models"]),
         ("bench dig", ["digits"]),
-        ("bench --methods source,ten", ["source,tent"]),
+        ("bench --methods source,ten", ["source,tent", "source,tent-x10", "source,tent-x100"]),
         ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
         ("bench --order s", ["shuffled", "sorted", "shift"]),

@@ -155,7 +155,7 @@ def test_a_stream_with_every_parameter(place: Path) -> None:
         (12, True),
     ]
     again = specs.make(tomllib.loads(export.spec(found)))
-    expected = spec.model_dump() | {"images": 24, "methods": again.methods}
+    expected = spec.model_dump() | {"images": 24, "methods": again.methods, "device": "cpu"}
     assert again.model_dump() == expected
 
 
