@@ -57,9 +57,9 @@ class WrittenOut:
             hidden = self.model[0](view)
             own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
             self.stream[voter] = mixture(self.stream[voter] or own, own, part)
-            kept = max(share, PRIOR / (PRIOR + total))
+            least = PRIOR / (PRIOR + total)
             plain = deepcopy(self.learning if voter else self.model)
-            mean, variance = mixture(self.stream[voter], self.stored, kept)
+            mean, variance = self.anchored(self.stream[voter], share, least)
             plain[1].running_mean.copy_(mean)
             plain[1].running_var.copy_(variance)
             p.append(plain(view).softmax(1))
@@ -81,7 +81,7 @@ class WrittenOut:
         """A step on the images that the model is sure of, scales and shifts alone; how many."""
         hidden = self.model[0](images).detach()
         own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
-        mean, variance = mixture(own, self.stored, PRIOR / (PRIOR + len(images)))
+        mean, variance = self.anchored(own, 0.0, PRIOR / (PRIOR + len(images)))
         layer = self.learning[1]
         hidden = functional.batch_norm(
             hidden, mean, variance, layer.weight, layer.bias, eps=layer.eps
@@ -100,11 +100,23 @@ class WrittenOut:
         pairs = seen @ seen.T
         same = (pairs.sum() - pairs.trace()) / max(count * (count - 1), 1)
         excess = (same - 1 / classes) / (1 - 1 / classes)
-        mean, variance = self.stream[0] or self.stored
-        known = self.stored[1] + self.model[1].eps
-        ratio = (variance + self.model[1].eps) / known
-        nats = 0.5 * (ratio - 1 - ratio.log() + (mean - self.stored[0]) ** 2 / known).mean()
+        nats = self.nats(self.stream[0] or self.stored)
         return (2 * excess * count / (count + 16)).clamp(0, 1) * torch.exp(-((nats / 0.06) ** 2))
+
+    def nats(self, stream: tuple[Tensor, Tensor]) -> Tensor:
+        known = self.stored[1] + self.model[1].eps
+        ratio = (stream[1] + self.model[1].eps) / known
+        distance = (stream[0] - self.stored[0]) ** 2 / known
+        return 0.5 * (ratio - 1 - ratio.log() + distance).mean()
+
+    def anchored(self, stream: Any, share: float, least: float) -> tuple[Tensor, Tensor]:
+        """The stream's moments, mixed with the stored ones, of which less is kept from afar."""
+        kept = share
+        if share < 1:
+            kept = max(share * math.exp(-((float(self.nats(stream)) / 0.5) ** 2)), least)
+        eps = self.model[1].eps
+        logs = (1 - kept) * (stream[1] + eps).log() + kept * (self.stored[1] + eps).log()
+        return (1 - kept) * stream[0] + kept * self.stored[0], logs.exp() - eps
 
 
 def mixture(one: Any, other: Any, share: float) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from tapr import sync
 Forward = AbstractContextManager[None]  # within it, forwards are normalised in one way
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
 Scales = tuple[Tensor | None, Tensor | None]  # weight and bias, likewise
+FAR = 0.5  # nats between two distributions: from there on one says little about the other
 FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
 
 
@@ -93,8 +94,24 @@ def nats(layer: Any, one: Moments, other: Moments) -> Tensor:
     known = other[1] + layer.eps
     ratio = (one[1] + layer.eps) / known
     distance = (one[0] - other[0]).square() / known
-    found: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean()
+    found: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean(-1)
     return found
+
+
+def anchored(
+    layer: Any, stream: Moments, stored: Moments, share: Tensor, least: float = 0.0
+) -> Moments:
+    """The stream's mean and variance, drawn to the stored ones by `share`, at least by `least`.
+
+    Variances are mixed by their logarithms, since corruptions change them by factors. The share
+    fades as the two lie far apart, where the stored statistics say little about the stream; a share
+    of 1 stays, and so does `least`.
+    """
+    fade = (-(nats(layer, stream, stored) / FAR).square()).exp()
+    share = share.where(share == 1, (share * fade).clamp(min=least))[..., None]
+    mean = stream[0].lerp(stored[0].expand_as(stream[0]), share)
+    spread, known = stream[1] + layer.eps, stored[1] + layer.eps
+    return mean, spread.pow(1 - share) * known.pow(share) - layer.eps
 
 
 def moved(layer: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

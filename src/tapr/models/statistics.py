@@ -22,12 +22,13 @@ statistics each of them meets:
 
 The stream's statistics are a mean over its last `window` images, the present ones included: they
 are counted in images, not in forwards, so that the batch size does not change what is remembered.
-At the start of a stream the stored statistics count as `prior` images, and never for less than
-`share`. A list of shares, one for each view, gives every view statistics of its own; one number, or
-any other policy but `views`, takes them over all views together. A view with share 1 meets the
-stored ones: it is the source model itself, and keeps the scales of the layers too when others
-learn. (*) An adapting forward of other views than those leaves their statistics alone: it meets
-(prior x stored + n x own) / (prior + n), of its n images.
+At the start of a stream the stored statistics count as `prior` images, and then for `share`, or
+less where the stream lies far from them (`moments.anchored`). A list of shares, one for each view,
+gives every view statistics of its own; one number, or any other policy but `views`, takes them over
+all views together. A view with share 1 meets the stored ones: it is the source model itself, and
+keeps the scales of the layers too when others learn. (*) An adapting forward of other views than
+those leaves their statistics alone: it meets its n images' own, with a share of prior / (prior + n)
+of the stored ones.
 
 How far the stream lies from what the source model knows is measured on its view (`Policy.shift`),
 and when the stream leaps away from what it showed before, that is forgotten (`Policy.forgets`).
@@ -55,6 +56,7 @@ from tapr.models.moments import (
     Forward,
     Moments,
     Scales,
+    anchored,
     biased,
     hooked,
     in_groups,
@@ -256,14 +258,13 @@ class _Share(Policy):
         if groups > len(shares):
             raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
         source = [share == 1 and layer not in self.middle for share in shares[:groups]]
-        rest, least = self._rest(layer, in_groups(layer, x, source), sync.rows(x) // views)
-        share = rest[0].new_tensor([max(share, least) for share in shares[:groups]])
-        share = share if groups == 1 else share[:, None]
-        return mixture(rest, (layer.running_mean, layer.running_var), share)
+        share = layer.running_mean.new_tensor(shares[:groups] if groups > 1 else shares[0])
+        return self._mixed(layer, in_groups(layer, x, source), share, sync.rows(x) // views)
 
-    def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
-        """What is mixed with the stored statistics, and what these count for at the least."""
-        return found, 0.0
+    def _mixed(self, layer: Any, found: Moments, share: Tensor, images: int) -> Moments:
+        """The images' own statistics, mixed with `share` of the stored ones."""
+        share = share if share.ndim == 0 else share[:, None]
+        return mixture(found, (layer.running_mean, layer.running_var), share)
 
     def _scales(self, layer: Any, groups: int) -> Scales:
         """What a layer multiplies by and adds, in each group or in all."""
@@ -311,8 +312,8 @@ class _Window(_Share):
     def _alone(self, layer: Any, x: Tensor) -> Moments:
         prior = self.options.prior
         stored = layer.running_mean, layer.running_var
-        share = layer.running_mean.new_tensor(prior / (prior + sync.rows(x)))
-        return mixture(in_groups(layer, x, [False]), stored, share)
+        least = prior / (prior + sync.rows(x))
+        return anchored(layer, in_groups(layer, x, [False]), stored, stored[0].new_zeros(()), least)
 
     def _scales(self, layer: Any, groups: int) -> Scales:
         return self._scale("weight", layer, groups), self._scale("bias", layer, groups)
@@ -360,7 +361,7 @@ class _Window(_Share):
         stored = layer.running_mean, layer.running_var
         return Shift(self.anchor, nats(layer, self._stream(self.anchor), stored))
 
-    def _rest(self, layer: Any, found: Moments, images: int) -> tuple[Moments, float]:
+    def _mixed(self, layer: Any, found: Moments, share: Tensor, images: int) -> Moments:
         total = min(self._images + images, max(self.options.window, images))
         part = slice(len(found[0])) if found[0].ndim > 1 else slice(None)  # as many views as came
         names = [f"{name}_{self.places[layer]}" for name in ("mean", "variance")]
@@ -371,7 +372,10 @@ class _Window(_Share):
         self.images.fill_(total)
         if layer in self.middle and self.anchor is not None and self.anchor < len(found[0]):
             self._follow((found[0][self.anchor], found[1][self.anchor]), images)
-        return stream, self.options.prior / (self.options.prior + total)
+        stored = layer.running_mean, layer.running_var
+        return anchored(
+            layer, stream, stored, share, self.options.prior / (self.options.prior + total)
+        )
 
     def _follow(self, found: Moments, images: int) -> None:
         """Remember the statistics of the last few images, or of the batch if that is larger."""

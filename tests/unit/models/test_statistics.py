@@ -1,5 +1,6 @@
 """Shares and windows of statistics against plain arithmetic, in float64."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import tapr
+from tapr.models import moments as moments_of
 from tapr.models.statistics import Statistics
 
 
@@ -46,6 +48,17 @@ def stored(model: Any) -> tuple[Tensor, Tensor]:
     return model[1].running_mean, model[1].running_var
 
 
+def anchored(
+    model: Any, stream: tuple[Tensor, Tensor], share: float, least: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    mean, known = stored(model)[0], stored(model)[1] + 1e-5
+    ratio = (stream[1] + 1e-5) / known
+    nats = 0.5 * (ratio - 1 - ratio.log() + (stream[0] - mean).square() / known).mean()
+    share = max(share * math.exp(-((float(nats) / 0.5) ** 2)), least)
+    variance = torch.exp((1 - share) * (stream[1] + 1e-5).log() + share * known.log()) - 1e-5
+    return (1 - share) * stream[0] + share * mean, variance
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_a_share_is_the_source_s_the_rest_the_batch_s(
     double: Any, batches: list[Tensor], share: float
@@ -63,7 +76,7 @@ def test_a_window_counts_images_not_batches(double: Any, batches: list[Tensor]) 
     adapter = tapr.adapt(double, "norm", **options)
     whole = moments(double, torch.cat(batches[:2]))
     adapter(batches[0])
-    expected = with_moments(double, batches[1], mixed(whole, stored(double), 4 / 14))
+    expected = with_moments(double, batches[1], anchored(double, whole, 0.2, least=4 / 14))
     torch.testing.assert_close(adapter(batches[1]), expected)
     assert adapter.live()["norms.images"] == 10
     torch.testing.assert_close(adapter.live()["norms.mean_0"], whole[0])
@@ -73,13 +86,29 @@ def test_a_window_counts_images_not_batches(double: Any, batches: list[Tensor]) 
 def test_a_full_window_forgets_and_the_share_is_the_least(
     double: Any, batches: list[Tensor]
 ) -> None:
+    mean, variance = moments(double, batches[2])  # not far from the stream: the share stays
+    double[1].running_mean.copy_(mean)
+    double[1].running_var.copy_(2 * variance)
     options: dict[str, Any] = {"statistics": "window", "window": 8, "share": 0.5, "prior": 1}
     adapter = tapr.adapt(double, "norm", **options)
     adapter(batches[0])
     stream = mixed(moments(double, batches[1]), moments(double, batches[0]), 1 - 4 / 8)
-    expected = with_moments(double, batches[1], mixed(stream, stored(double), 0.5))
+    expected = with_moments(double, batches[1], anchored(double, stream, 0.5))
     torch.testing.assert_close(adapter(batches[1]), expected)
     assert adapter.live()["norms.images"] == 8
+
+
+def test_the_share_fades_where_a_corruption_took_the_variance_away() -> None:
+    """As under low contrast: half of the source's variance would leave next to nothing."""
+    layer, shares = nn.BatchNorm2d(4), torch.tensor([0.0, 0.5, 1.0])
+    known = torch.zeros(4), torch.ones(4)
+    for factor, shown in ((1.0, [1.0, 1.0, 1.0]), (0.5, [0.5, 0.7, 1.0]), (0.01, [0.01, 0.01, 1])):
+        stream = torch.zeros(3, 4), torch.full((3, 4), factor)
+        _, variance = moments_of.anchored(layer, stream, known, shares)
+        expected = torch.tensor(shown)[:, None].expand(3, 4)
+        torch.testing.assert_close(variance, expected, atol=0.01, rtol=0)
+    _, variance = moments_of.anchored(layer, stream, known, shares, least=0.5)
+    torch.testing.assert_close(variance[:2], torch.full((2, 4), 0.1), atol=0.001, rtol=0)
 
 
 def test_one_image_at_a_time_remembers_what_a_batch_does(
