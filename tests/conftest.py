@@ -84,6 +84,28 @@ class Transformer(nn.Module):
         return torch.as_tensor(self.head(self.norm(tokens)[:, 0]))
 
 
+class Turning(nn.Sequential):
+    """The small model, with a second head on its features that tells rotations, as TTT needs."""
+
+    def __init__(self) -> None:
+        super().__init__(*small_model())
+        self.turn = nn.Linear(32, 4)
+        with torch.no_grad():
+            for parameter in self.turn.parameters():
+                parameter.normal_(generator=torch.Generator().manual_seed(3)).mul_(0.5)
+
+    def features(self, images: Tensor) -> Tensor:
+        for number in range(7):
+            images = self[number](images)
+        return images
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.as_tensor(self[7](self.features(images)))
+
+    def rotation(self, images: Tensor) -> Tensor:
+        return torch.as_tensor(self.turn(self.features(images)))
+
+
 @pytest.fixture
 def transformer(device: torch.device) -> nn.Module:
     return Transformer().eval().to(device)

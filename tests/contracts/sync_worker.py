@@ -1,20 +1,24 @@
-"""One of the processes of `test_sync.py`: runs every row of the table and writes what it saw.
+"""The processes of `test_sync.py`: they run every row of the table and write what they saw.
 
-python sync_worker.py FOLDER RANK SIZE
+    python -m tests.contracts.sync_worker FOLDER
+
+Starting costs more than the rows do. So everything is imported once, before three processes part by
+fork: first all of them are a group, then two of them are one while the third runs the rows alone.
 """
 
 import sys
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
-from tests.conftest import Transformer
-from tests.contracts.test_adapters import ADAPTERS
+import torch._dynamo  # which the first optimizer imports, for seconds
+from tests.contracts.test_adapters import ADAPTERS, model_for, size_for
 from torch import Tensor, distributed
 
 import tapr
-from tapr.testing import Subject, small_model
+from tapr.testing import Subject
 from tapr.types import Health
 
 NUMBERS = (
@@ -40,8 +44,8 @@ SHARES = {
 }
 
 
-def batches() -> list[Tensor]:
-    subject = Subject(tapr.adapt, torch.nn.Identity(), (3, 10, 9))
+def batches(name: str) -> list[Tensor]:
+    subject = Subject(tapr.adapt, torch.nn.Identity(), size_for(name))
     images = torch.cat([*subject.batches(), *(batch.flip(3) for batch in subject.batches())])
     return list(torch.split(images.double(), [*TOTALS, len(images) - sum(TOTALS)]))[: len(TOTALS)]
 
@@ -52,10 +56,9 @@ def outcome(name: str, rank: int, size: int) -> dict[str, Any]:
     for key, value in options.items():
         if isinstance(value, Tensor) and value.is_floating_point():
             options[key] = value.double()
-    model = Transformer() if method == "foa" else small_model()
-    adapter = tapr.adapt(model.double().eval(), method, **options)
+    adapter = tapr.adapt(model_for(name).double().eval(), method, **options)
     answers, numbers = [], []
-    for images, shares in zip(batches(), SHARES[size], strict=True):
+    for images, shares in zip(batches(name), SHARES[size], strict=True):
         prediction = adapter.predict(torch.split(images, list(shares))[rank])
         answers.append(prediction.logits)
         told = {**prediction._asdict(), **(prediction.health or Health())._asdict()}
@@ -63,8 +66,13 @@ def outcome(name: str, rank: int, size: int) -> dict[str, Any]:
     return {"answers": answers, "numbers": numbers, "state": adapter.capture().tensors}
 
 
-def main(folder: str, rank: int, size: int) -> None:
-    torch.set_num_threads(1)
+def alone(folder: str) -> None:
+    """What one process sees."""
+    torch.save({name: outcome(name, 0, 1) for name in ROWS}, Path(folder) / "1-0.pt")
+
+
+def together(folder: str, rank: int, size: int) -> None:
+    """What one process of a group sees."""
     distributed.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meeting-{size}",
@@ -77,5 +85,27 @@ def main(folder: str, rank: int, size: int) -> None:
     distributed.destroy_process_group()
 
 
+def work(folder: str, rank: int) -> None:
+    """The life of one of three processes."""
+    torch.set_num_threads(1)
+    together(folder, rank, 3)
+    if rank < 2:
+        together(folder, rank, 2)
+    else:
+        alone(folder)
+
+
+def main(folder: str) -> None:
+    context = get_context("fork")
+    processes = [context.Process(target=work, args=(folder, rank)) for rank in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    codes = [process.exitcode for process in processes]
+    if codes != [0, 0, 0]:
+        sys.exit(f"exit codes {codes}")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.conftest import Transformer, Turning
 from torch import Tensor, nn
 
 import tapr
@@ -102,6 +103,8 @@ ADAPTERS: dict[str, dict[str, Any]] = {
     "roid-plain": {"weighting": False, "agreement": False, "prior_correction": "none"},
     "cmf": {},
     "cmf-released": {"preset": "released"},
+    "ttt": {"copies": 3, "lr": 0.01},
+    "ttt-slow": {"preset": "slow", "copies": 2, "upright": 0.5},
     "foa": {**SOURCE_IMAGES, "population": 6},
     "foa-plain": {**SOURCE_IMAGES, "population": 7, "prompts": 1, "shift": False},
 }
@@ -114,8 +117,18 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def model(name: str, model: nn.Module, transformer: nn.Module) -> nn.Module:
-    return transformer if name.startswith("foa") else model
+def model(name: str, device: torch.device) -> nn.Module:
+    return model_for(name).eval().to(device)
+
+
+def model_for(name: str) -> nn.Module:
+    """FOA needs a transformer, TTT a head that tells rotations."""
+    return {"foa": Transformer, "ttt": Turning}.get(name.partition("-")[0], testing.small_model)()
+
+
+def size_for(name: str) -> tuple[int, int, int]:
+    """Width and height differ, to tell them apart; TTT takes square images only."""
+    return (3, 9, 9) if name.startswith("ttt") else (3, 10, 9)
 
 
 @pytest.fixture
@@ -127,8 +140,8 @@ def make(name: str, model: nn.Module) -> Make:
 
 
 @pytest.mark.parametrize("check", testing.CHECKS)
-def test_every_check_holds(make: Make, model: nn.Module, check: str) -> None:
-    testing.CHECKS[check](testing.Subject(make, model, (3, 10, 9)))
+def test_every_check_holds(make: Make, model: nn.Module, name: str, check: str) -> None:
+    testing.CHECKS[check](testing.Subject(make, model, size_for(name)))
 
 
 ACTING = ("steady", "norm-running", "tent", "pest", "lame", "rdumb", "memo", "note", "cotta")
@@ -143,8 +156,8 @@ def test_every_check_holds_when_the_guard_acts(make: Make, model: nn.Module, che
     testing.CHECKS[check](testing.Subject(acting, model, (3, 10, 9)))
 
 
-def batches() -> list[Tensor]:
-    return testing.Subject(tapr.adapt, nn.Identity(), (3, 10, 9)).batches()
+def batches(name: str = "") -> list[Tensor]:
+    return testing.Subject(tapr.adapt, nn.Identity(), size_for(name)).batches()
 
 
 def states_equal(a: nn.Module, b: nn.Module) -> bool:
@@ -154,7 +167,7 @@ def states_equal(a: nn.Module, b: nn.Module) -> bool:
 
 def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) -> None:
     adapter = make()
-    for batch in batches():
+    for batch in batches(name):
         adapter(batch)
     source = dict(model.named_parameters())
     moved = {n for n, p in adapter.model.named_parameters() if not torch.equal(p, source[n])}
@@ -174,6 +187,8 @@ def test_only_parameters_in_scope_move(make: Make, model: nn.Module, name: str) 
         "lame": set(),
         "t3a": set(),
         "foa": set(),
+        "ttt": {n for n in every if not n.startswith("7")},
+        "ttt-slow": set(),
         "eta": {"1.weight", "1.bias"},
         "eata": {"1.weight", "1.bias"},
         "rdumb": {"1.weight", "1.bias"},
@@ -199,7 +214,7 @@ def test_a_state_names_its_method_and_options(
     make: Make, model: nn.Module, tmp_path: Path, name: str
 ) -> None:
     adapter = make()
-    first, *rest = batches()
+    first, *rest = batches(name)
     adapter(first)
     adapter.save(tmp_path / "state.safetensors")
     own = {k: v for k, v in ADAPTERS[name].items() if callable(v) or isinstance(v, Tensor)}

@@ -7,41 +7,42 @@ from typing import Any
 
 import pytest
 import torch
-from tests.contracts.sync_worker import ROWS, outcome
+from tests.contracts.sync_worker import ROWS
 from torch import Tensor
+
+from tapr.names import METHODS
 
 ROOT = Path(__file__).parents[2]
 STATISTICS = ("source", "norm", "lame", "t3a", "steady")  # methods without a gradient: 1e-9
 Seen = dict[str, Any]  # by one process, of one row
 
 
+@pytest.mark.slow
+def test_many_processes_equal_one(tmp_path: Path) -> None:
+    """Two and three of them, every row of the table, in one test: the processes start once."""
+    start = [sys.executable, "-m", "tests.contracts.sync_worker", str(tmp_path)]
+    done = subprocess.run(start, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (one,) = seen(tmp_path, 1)
+    wrong = {}
+    for size in (2, 3):
+        processes = seen(tmp_path, size)
+        for name in ROWS:
+            within = 1e-9 if name.partition("-")[0] in STATISTICS else 1e-7
+            try:
+                compare([each[name] for each in processes], one[name], within)
+            except AssertionError as error:
+                wrong[size, name] = str(error)
+    assert wrong == {}
+
+
+def test_every_method_has_a_row() -> None:
+    assert {name.partition("-")[0] for name in ROWS} == set(METHODS)
+
+
 def seen(folder: Path, size: int) -> list[dict[str, Seen]]:
     """What each of so many processes saw, row by row."""
-    start = [sys.executable, "-m", "tests.contracts.sync_worker", str(folder)]
-    running = [
-        subprocess.Popen(
-            [*start, str(rank), str(size)], cwd=ROOT, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(size)
-    ]
-    said = [process.communicate()[1] for process in running]
-    assert [process.returncode for process in running] == [0] * size, said
     return [torch.load(folder / f"{size}-{rank}.pt") for rank in range(size)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 3])
-def test_many_processes_equal_one(tmp_path: Path, size: int) -> None:
-    """Every row of the table in one test: the processes start once."""
-    processes = seen(tmp_path, size)
-    wrong = {}
-    for name in ROWS:
-        within = 1e-9 if name.partition("-")[0] in STATISTICS else 1e-7
-        try:
-            compare([each[name] for each in processes], outcome(name, 0, 1), within)
-        except AssertionError as error:
-            wrong[name] = str(error)
-    assert wrong == {}
 
 
 def compare(many: list[Seen], one: Seen, within: float) -> None:

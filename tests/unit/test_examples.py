@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ SAYS = {
     "nearest_mean.py": PROMISES,
     "observers.py": "seconds/learning",
     "sharpness_aware.py": PROMISES,
+    "ray_train.py": "2 processes, ",
     "torchrun.py": "1 processes, ",
     "adapt_one_batch.py": "3 forwards an image",
     "compare_methods.py": "pest ",
@@ -37,8 +39,28 @@ def test_it_is_short(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_it_runs(path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # beside other tests, one is faster
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment)
+    if path.name == "ray_train.py" and find_spec("ray") is None:
+        pytest.skip("ray is not installed: pip install 'ray[train]'")
+    said = printed(sys.executable, str(path))
+    assert SAYS[path.name] in said
+    assert "False" not in said
+
+
+@pytest.mark.slow
+def test_torchrun_starts_two_processes_that_give_the_result_of_one() -> None:
+    example = str(EXAMPLES[0].with_name("torchrun.py"))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]  # on a free port
+    one = printed(sys.executable, example)
+    two = printed(*torchrun, "--nproc-per-node", "2", example)
+    assert two == one.replace("1 processes", "2 processes")
+
+
+def printed(*command: str) -> str:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",  # beside other tests, one is faster
+        **{"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64},  # else Ray leaves one in the home
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert SAYS[path.name] in done.stdout
-    assert "False" not in done.stdout
+    return done.stdout

@@ -44,7 +44,7 @@ class Adapter(nn.Module, ABC):
     threads may call an adapter: their calls take turns.
 
     Within a `torch.distributed` group all processes adapt together, each on its own images, as one
-    process would on all of them (docs/cluster.md); `sync=False` leaves them apart.
+    process would on all of them (docs/torchrun.md); `sync=False` leaves them apart.
     """
 
     title: ClassVar[str] = ""  # as tables and figures show it; the class's name if empty
