@@ -161,7 +161,7 @@ def serve(
     timeout: float = typer.Option(
         30.0,
         min=0.1,
-        help="The seconds within which a body must arrive, and an answer be given.",
+        help="The seconds that a request may take until it is answered, its body included.",
         rich_help_panel=LIMITS,
     ),
     pictures: bool = typer.Option(

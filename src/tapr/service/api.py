@@ -17,7 +17,7 @@ from tapr.service import shown
 from tapr.service.answers import Control, Predicted, Problem, predicted
 from tapr.service.cluster import Gone
 from tapr.service.engine import Busy, Closed
-from tapr.service.reading import Reader, Refused
+from tapr.service.reading import Reader, Refused, late, left
 from tapr.service.security import Rates, Tokens
 from tapr.service.server import Service
 from tapr.service.shelf import NAMES
@@ -124,12 +124,13 @@ class Api:
         """Adapt the stream on the images and predict them."""
         began = time.perf_counter()
         request.state.stream = name
-        images = await self.reader.images(request)
+        end = time.monotonic() + self.settings.timeout  # for body, decoding and answer together
+        images = await self.reader.images(request, end)
         request.state.images = len(images)
         decoded = time.perf_counter()
         try:
             waiting = self.engine.submit(name, images, request.state.request)
-            answer = await self._answer(waiting)
+            answer = await self._answer(waiting, end)
         except Busy as busy:
             after = str(math.ceil(busy.seconds))
             raise Refused(429, "the queue is full", Retry_After=after) from None
@@ -229,12 +230,13 @@ class Api:
     async def _look(self, name: str) -> dict[str, Any]:
         return await self._answer(self.engine.look(name, self.service.names))
 
-    async def _answer(self, future: "Future[T]") -> T:
+    async def _answer(self, future: "Future[T]", end: float | None = None) -> T:
         """What the engine answers, if it does so in time."""
+        seconds = self.settings.timeout if end is None else left(end)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.settings.timeout)
+            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
         except TimeoutError:
-            raise Refused(503, "no answer in time", Retry_After="1") from None
+            raise late() from None
 
     # The server.
 

@@ -26,6 +26,16 @@ class Refused(Exception):  # noqa: N818
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
+def late() -> Refused:
+    """The refusal of a request that was not answered in time."""
+    return Refused(503, "no answer in time", Retry_After="1")
+
+
+def left(end: float) -> float:
+    """The seconds until a moment; a little, if it has passed."""
+    return max(end - time.monotonic(), 0.001)
+
+
 class Reader:
     """Reads what requests hold."""
 
@@ -34,23 +44,23 @@ class Reader:
         self._decoders = CapacityLimiter(DECODERS)
         self._limits = bodies.Limits(settings.max_images, settings.max_pixels)
 
-    async def images(self, request: Request) -> Tensor:
-        """The images of a request, [B, C, H, W] in [0, 1]."""
+    async def images(self, request: Request, end: float) -> Tensor:
+        """The images of a request, [B, C, H, W] in [0, 1], if they are there at a moment."""
         kind, _, _ = request.headers.get("content-type", "").partition(";")
         kind = kind.strip().lower()
         read: Callable[[], Tensor]
         prepared = self._preprocessing
         if kind == "multipart/form-data":
-            found = await self._files(request)
+            found = await self._files(request, end)
             read = partial(bodies.from_files, found, self._limits, prepared)
         elif kind.startswith("image/"):
-            body = await self.body(request)
+            body = await self.body(request, end=end)
             read = partial(bodies.from_files, [body], self._limits, prepared)
         elif kind in ("application/octet-stream", "application/x-npy"):
-            body = await self.body(request)
+            body = await self.body(request, end=end)
             read = partial(bodies.from_array, body, self._limits, prepared)
         elif kind == "application/json":
-            body = await self.body(request)
+            body = await self.body(request, end=end)
             read = partial(bodies.from_json, body, self._limits, prepared)
         else:
             raise Refused(
@@ -58,12 +68,16 @@ class Reader:
                 "expected multipart/form-data, image/*, application/x-npy or application/json, got"
                 f" {kind[:80]!r}",
             )
-        images: Tensor = await to_thread.run_sync(read, limiter=self._decoders)
+        try:
+            async with asyncio.timeout(left(end)):
+                images: Tensor = await to_thread.run_sync(read, limiter=self._decoders)
+        except TimeoutError:
+            raise late() from None
         return images
 
-    async def _files(self, request: Request) -> list[bytes]:
+    async def _files(self, request: Request, end: float) -> list[bytes]:
         most = self.settings.max_body
-        chunks = self._chunks(request, most)
+        chunks = self._chunks(request, most, end)
         parser = MultiPartParser(
             request.headers, chunks, max_files=self.settings.max_images, max_fields=8
         )
@@ -82,24 +96,24 @@ class Reader:
             for begun in parser._files_to_close_on_error:  # also those whose end never came
                 begun.close()
 
-    async def body(self, request: Request, most: int | None = None) -> bytes:
+    async def body(
+        self, request: Request, most: int | None = None, end: float | None = None
+    ) -> bytes:
         """The whole body, of at most so many bytes."""
-        return b"".join(
-            [chunk async for chunk in self._chunks(request, most or self.settings.max_body)]
-        )
+        end = time.monotonic() + self.settings.timeout if end is None else end
+        most = self.settings.max_body if most is None else most
+        return b"".join([chunk async for chunk in self._chunks(request, most, end)])
 
-    async def _chunks(self, request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, request: Request, most: int, end: float) -> AsyncGenerator[bytes, None]:
         """The body piece by piece, if it is neither too large nor too slow."""
         sentence = f"expected a body of at most {most} bytes"
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length[:20]) > most:
             raise Refused(413, sentence)
-        end = time.monotonic() + self.settings.timeout
         chunks, total = request.stream().__aiter__(), 0
         while True:
             try:
-                left = max(end - time.monotonic(), 0.001)
-                chunk = await asyncio.wait_for(anext(chunks), left)
+                chunk = await asyncio.wait_for(anext(chunks), left(end))
             except StopAsyncIteration:
                 return
             except TimeoutError:

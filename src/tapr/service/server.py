@@ -32,6 +32,7 @@ from tapr.service.settings import Settings
 CONNECTIONS = 256
 LATENCIES = 500  # of the last requests, for the dashboard
 SWITCH = 0.0005  # seconds after which a thread has to let another one run
+LATE = b'{"error": "the headers did not arrive in time"}'
 GRACE = 20  # seconds for requests under way when the server stops
 
 
@@ -115,7 +116,7 @@ class Service:
 
 
 class Impatient(H11Protocol):
-    """HTTP/1.1 that closes a connection whose headers do not arrive in time."""
+    """HTTP/1.1 that refuses a request whose headers do not arrive in time."""
 
     patience = 10.0  # seconds
     _timer: asyncio.TimerHandle | None = None
@@ -123,7 +124,7 @@ class Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for headers."""
         super().connection_made(transport)
-        self._timer = self.loop.call_later(self.patience, transport.close)
+        self._timer = self.loop.call_later(self.patience, self._refuse)
 
     def data_received(self, data: bytes) -> None:
         """Wait no longer once the headers are there, and again when others begin."""
@@ -132,12 +133,25 @@ class Impatient(H11Protocol):
         if not unfinished:
             self._stop()
         elif self._timer is None:
-            self._timer = self.loop.call_later(self.patience, self.transport.close)
+            self._timer = self.loop.call_later(self.patience, self._refuse)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._stop()
         super().connection_lost(exc)
+
+    def _refuse(self) -> None:
+        """Say why before closing: the caller may be a busy machine, and no attacker."""
+        if self.conn.our_state is h11.IDLE:
+            fields = {"Content-Length": str(len(LATE)), "Content-Type": "application/json"}
+            head = h11.Response(
+                status_code=408,
+                reason="Request Timeout",
+                headers=[*{**fields, "Connection": "close"}.items()],
+            )
+            for event in (head, h11.Data(data=LATE), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _stop(self) -> None:
         if self._timer is not None:

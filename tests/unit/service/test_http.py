@@ -5,8 +5,9 @@ import io
 import json
 import logging
 import socket
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from torch import nn
 from tapr import methods
 from tapr.client import Client, RefusedError
 from tapr.errors import DataError
+from tapr.service import images as bodies
 from tapr.service.engine import Closed, Engine
 from tapr.service.front import Lines
 from tapr.service.security import HEADERS
@@ -177,6 +179,23 @@ def test_no_answer_in_time_is_said(listen: Listen, monkeypatch: pytest.MonkeyPat
     with Client(listen(timeout=0.1)) as client, pytest.raises(RefusedError) as caught:
         client.predict("a", images())
     assert (caught.value.status, caught.value.retry_after) == (503, 1.0)
+
+
+def test_the_time_for_an_answer_begins_with_the_request(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with the end of its decoding, for which others may make it wait."""
+
+    def slowly(*given: Any) -> torch.Tensor:
+        time.sleep(0.5)
+        return tensor(images())
+
+    monkeypatch.setattr(bodies, "from_array", slowly)
+    url = f"{listen(timeout=0.3)}/v1/streams/a/predict"
+    kind = {"Content-Type": "application/x-npy"}
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(httpx.post, url, content=b"x", headers=kind) for _ in range(4)]
+        assert [each.result().status_code for each in asked] == [503] * 4
 
 
 def test_every_answer_has_the_headers_and_an_id(listen: Listen) -> None:
