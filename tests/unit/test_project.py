@@ -27,6 +27,7 @@ LAYERS = {
     "files": {"errors"},
     "cache": {"errors", "files"},
     "process": set(),
+    "with_ray": {"errors", "process"},
     "older_records": {"names"},
     "records": {"errors", "frames", "names", "older_records"},
     "frames": {"errors", "files", "records"},

@@ -8,30 +8,21 @@ process has, and its records are the same.
 
 from __future__ import annotations
 
-import logging
-import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from tapr import files, process, records
-from tapr.errors import DataError, InputError
+from tapr import files, process, records, with_ray
+from tapr.errors import InputError
 from tapr.runs.parallel import ONE_THREAD, Cells, Event, reason, usable_cores
 from tapr.runs.spec import Spec
 from tapr.runs.sweep import Task
 
 RETRIES = 10  # times that a cell runs again because its worker died
 _STORE = 2**28  # bytes of a local Ray's object store; results are small
-_QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing phones home
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray asks for, to be silent about it
-}
 
 
 def run(
@@ -46,7 +37,8 @@ def run(
             f"expected --jobs or --address, got both: the cluster at {address} runs as many cells"
             " at once as it has cores"
         )
-    with _connected(jobs, address) as ray:
+    here = {"num_cpus": jobs or usable_cores(), "object_store_memory": _STORE}
+    with with_ray.connected(address, ONE_THREAD, **here) as ray:
         remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_finish)
         running = {}
         for task in tasks:
@@ -89,37 +81,6 @@ def _written(
     for record in records.read(path)[0].batches[max(old, 0) :]:
         yield Event("batch", task.cell, record)
     yield Event("done", task.cell)
-
-
-@contextmanager
-def _connected(jobs: int | None, address: str | None) -> Iterator[Any]:
-    """The module `ray`, connected; what this began ends with the block."""
-    # Ray reads its variables when it is imported. A local Ray admits who has the token of this run;
-    # by itself it would write one into the home folder. A cluster has its own.
-    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    with process.variables({**_QUIET, **ONE_THREAD, **({} if address else token)}):
-        ray = _need_ray()
-        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-        here = {"num_cpus": jobs or usable_cores(), "object_store_memory": _STORE}
-        where = {"address": address} if address else {**here, "include_dashboard": False}
-        try:
-            ray.init(**where, **quiet)
-        except Exception as error:  # a start that took too long is a plain one of Ray's
-            raise DataError(f"cannot reach Ray at {address or 'this machine'}: {error}") from error
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
-
-
-def _need_ray() -> Any:
-    try:
-        return import_module("ray")
-    except ImportError as error:
-        raise InputError(
-            "--on ray needs ray, which is not installed: pip install 'torch-tapr[ray]'; without it"
-            " leave --on out, and the cells run in processes of this machine"
-        ) from error
 
 
 @cache

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from tapr.errors import DataError, InputError
+from tapr import with_ray
 from tapr.service.cluster import Call, Cluster, Gone, Replica
 from tapr.service.front import log_lines
 from tapr.service.plan import Plan
@@ -37,61 +37,37 @@ class Deployed(Replica):
 
 def cluster(plan: Plan, replicas: int, address: str | None = None) -> Cluster:
     """Start replicas, on the Ray cluster at `address` or on a Ray of our own on this machine."""
-    _import_ray(address)
     settings = replace(plan.settings, folder=plan.settings.folder.absolute())
+    cores = max(replicas, os.cpu_count() or 1)
     # What is wrong with the model, the method or the folder is said before Ray starts.
     here = replace(plan, settings=replace(settings, alarm="")).engine()
+    begun = ExitStack()
     try:
-        _connect(replicas, address)
+        ray = begun.enter_context(with_ray.connected(address, {}, num_cpus=cores))
         sent = replace(plan, settings=replace(settings, journal=False, tokens=None))
-        call, stop = _deploy(sent, replicas)
+        call, stop = _deploy(ray, sent, replicas)
+        begun.callback(stop)
     except BaseException:
+        begun.close()
         here.close()
         raise
-    return Cluster(here, call, replicas, stop)
+    return Cluster(here, call, replicas, begun.close)
 
 
-def _import_ray(address: str | None) -> None:
-    """Import Ray with our settings, which it reads when it is imported."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing phones home
-    if address is None:
-        # Whoever reaches Ray's ports can run code. A token of this run keeps others out; by itself
-        # Ray would write one into the home folder.
-        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
-    _needed("ray.serve")
+def application(folder: Path, replica: int) -> str:
+    """The name of a replica's application.
+
+    It comes from the folder, which only one server has: nobody else's application is replaced.
+    """
+    return f"tapr-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-{replica}"
 
 
-def _connect(processes: int, address: str | None) -> None:
-    """Connect to a cluster, or start a Ray on this machine."""
-    ray, own = _needed("ray"), {}
-    if address is None:
-        cores = max(processes, os.cpu_count() or 1)
-        own = {"num_cpus": cores, "include_dashboard": False}
-    try:
-        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **own)
-    except Exception as error:  # Ray raises plain ones, too
-        raise DataError(f"cannot reach Ray at {address or 'this machine'}: {error}") from error
-
-
-def _needed(module: str) -> Any:
-    """A module of Ray, or a sentence that it is not installed."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"tapr serve --on ray needs the package {error.name}, which is not installed:"
-            " pip install 'torch-tapr[serve-ray]'"
-        ) from error
-
-
-def _deploy(plan: Plan, replicas: int) -> tuple[Call, Callable[[], None]]:
+def _deploy(ray: Any, plan: Plan, replicas: int) -> tuple[Call, Callable[[], None]]:
     """The replicas as applications of Ray Serve: how to call them, and how to stop them."""
-    ray, serve = _needed("ray"), _needed("ray.serve")
+    serve = with_ray.module("ray.serve")
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     serve.start(proxy_location="Disabled")  # our own server speaks HTTP
-    # Named after the folder, which only one server has: nobody else's application is replaced.
-    folder = hashlib.sha256(str(plan.settings.folder).encode()).hexdigest()[:8]
-    names = [f"tapr-{folder}-{number}" for number in range(replicas)]
+    names = [application(plan.settings.folder, number) for number in range(replicas)]
     deployment = serve.deployment(
         Deployed,
         num_replicas=1,
@@ -115,6 +91,5 @@ def _deploy(plan: Plan, replicas: int) -> tuple[Call, Callable[[], None]]:
     def stop() -> None:
         for name in names:
             serve.delete(name)
-        ray.shutdown()
 
     return call, stop
