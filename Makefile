@@ -1,10 +1,12 @@
 # Each target does all its own set-up: the demo in .venv-demo, which has nothing but what the demo
-# needs, the others in .venv, with the developers' tools. PYTHON may be any Python 3.11 or newer.
+# needs, the tests of Ray in .venv-ray, the others in .venv, with the developers' tools. PYTHON may
+# be any Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := .venv-demo/bin
+RAY := .venv-ray/bin
 
-.PHONY: demo test check attack leaderboard docs dist format clean
+.PHONY: demo test check attack cluster leaderboard docs dist format clean
 
 $(BIN)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -14,6 +16,11 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 $(DEMO)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-demo
 	$(DEMO)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	touch $@
+
+$(RAY)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-ray
+	$(RAY)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,ray,serve-ray]'
 	touch $@
 
 demo: $(DEMO)/.installed
@@ -33,6 +40,10 @@ check: $(BIN)/.installed
 # error if anything did that should not. TAPR_ATTACK_TABLE=FILE writes the table.
 attack: $(BIN)/.installed
 	TAPR_ATTACK=$${TAPR_ATTACK:-50} $(BIN)/pytest -n auto tests/attack
+
+# The tests that need Ray, which skip elsewhere, in an environment that has it (docs/cluster.md).
+cluster: $(RAY)/.installed
+	$(RAY)/pytest -m ray tests/unit
 
 # The leaderboard of docs/leaderboard.md: an hour or two of records, then tables, figure and page.
 leaderboard: $(BIN)/.installed
@@ -60,4 +71,4 @@ format: $(BIN)/.installed
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf site .cache .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf site .cache .venv .venv-demo .venv-ray .mypy_cache .ruff_cache .pytest_cache

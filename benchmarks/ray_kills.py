@@ -1,13 +1,14 @@
-"""The small leaderboard by local processes and by Ray with workers killed at random: equal records?
+"""The small leaderboard by local processes, by Ray, and by Ray with workers killed: equal records?
 
-    python -m benchmarks.ray_kills [--kills 10] [--folder FOLDER] [-- FLAGS OF tapr bench]
+    python -m benchmarks.ray_kills [--kills 10] [--json FILE] [--folder FOLDER] [-- FLAGS]
 
-Both runs are `tapr bench leaderboard --size small FLAGS`. While the second one runs, on a Ray of
-this machine, a worker in the middle of a cell is killed (SIGKILL) every few seconds. The records
-must be equal but for clocks, memory and the machine's facts, with no cell lost and none twice.
+All three are `tapr bench leaderboard --size small FLAGS`, the latter two on a Ray of this machine.
+During the last one, a worker in the middle of a cell is killed (SIGKILL) every few seconds. The
+records must be equal but for clocks, memory and the machine's facts, none lost and none twice.
 """
 
 import argparse
+import json
 import os
 import random
 import signal
@@ -72,27 +73,47 @@ def disturbed(command: list[str], kills: int, pause: float) -> int:
     return done
 
 
+def compared(expected: dict[str, Any], folder: Path) -> dict[str, Any]:
+    found = essence(folder)
+    return {
+        "equal": sum(found.get(name) == run for name, run in expected.items()),
+        "differ": sum(name in found and found[name] != run for name, run in expected.items()),
+        "missing": len(expected.keys() - found.keys()),
+        "too many": len(found.keys() - expected.keys()),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--pause", type=float, default=5, help="seconds between kills, on average")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments and the workers")
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--json", type=Path)
     parser.add_argument("flags", nargs="*")
     given = parser.parse_args()
+    random.seed(given.seed)
     folder = given.folder or Path(tempfile.mkdtemp())
-    local, spread = folder / "processes", folder / "ray"
-    subprocess.run([*COMMAND, *given.flags, "--out", str(local), "--quiet"], check=True)
-    on_ray = [*COMMAND, *given.flags, "--out", str(spread), "--quiet", "--on", "ray"]
-    killed = disturbed(on_ray, given.kills, given.pause)
-    expected, found = essence(local), essence(spread)
-    differing = [name for name in expected if found.get(name) != expected[name]]
-    more = found.keys() - expected.keys()
-    print(
-        f"{len(expected)} cells; {killed} workers killed; {len(differing)} cells differ or are"
-        f" missing, {len(more)} are there that should not"
-    )
-    if differing or more or killed < given.kills:
-        sys.exit(1)
+    flags = [*given.flags, "--quiet", "--out"]
+    began = time.monotonic()
+    subprocess.run([*COMMAND, *flags, str(folder / "processes")], check=True)
+    result: dict[str, Any] = {
+        "flags": given.flags,
+        "processes": {"seconds": round(time.monotonic() - began)},
+    }
+    expected = essence(folder / "processes")
+    result["cells"] = len(expected)
+    result["images"] = sum(len(batch["predicted"]) for run in expected.values() for batch in run[1])
+    for name, kills in (("ray", 0), ("ray, with kills", given.kills)):
+        began, out = time.monotonic(), folder / name
+        killed = disturbed([*COMMAND, *flags, str(out), "--on", "ray"], kills, given.pause)
+        seconds = round(time.monotonic() - began)
+        result[name] = {"killed": killed, "seconds": seconds, **compared(expected, out)}
+        print(name, result[name], flush=True)
+        if result[name]["equal"] != len(expected) or result[name]["too many"] or killed < kills:
+            sys.exit(1)
+    if given.json is not None:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,11 +36,17 @@ def test_it_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 60
 
 
+NO_RAY = pytest.mark.skipif(
+    find_spec("ray") is None, reason="ray is not installed: pip install 'ray[train]'"
+)
+MARKS = {"ray_train.py": [pytest.mark.ray, NO_RAY]}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, marks=MARKS.get(path.name, ()), id=path.name) for path in EXAMPLES]
+)
 def test_it_runs(path: Path) -> None:
-    if path.name == "ray_train.py" and find_spec("ray") is None:
-        pytest.skip("ray is not installed: pip install 'ray[train]'")
     said = printed(sys.executable, str(path))
     assert SAYS[path.name] in said
     assert "False" not in said

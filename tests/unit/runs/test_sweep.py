@@ -365,6 +365,7 @@ def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.skipif(
     find_spec("ray") is None, reason="ray is not installed: pip install 'torch-tapr[ray]'"
 )
