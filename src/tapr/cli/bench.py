@@ -13,7 +13,7 @@ from tapr.cli import app
 from tapr.cli.completing import among, specs
 from tapr.cli.logs import LOGGERS
 from tapr.cli.overrides import Replaced, with_overrides
-from tapr.cli.sweep import Address, On, Wanted, check_place, report_on, run_sweep
+from tapr.cli.sweep import Address, CopyTo, On, Wanted, check_place, report_on, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,7 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")
     ] = None,
+    copy_to: CopyTo = None,
     log: Annotated[
         str | None,
         typer.Option(
@@ -60,9 +61,9 @@ def bench(
 
     Flags replace values of the spec. Every cell (a method on a domain with a seed) is one file of
     records in `--out`; finished cells are not run again. `tapr report OUT` shows them. A spec that
-    goes over several streams or models, such as `leaderboard`, runs a process for every core, and
-    `--on ray` as many tasks as the cluster has cores. Under `torchrun -m tapr bench` all processes
-    share every batch and adapt as one.
+    goes over several streams or models, such as `leaderboard`, runs a process for every core, any
+    spec does with `--copy-to`, and `--on ray` runs as many tasks as the cluster has cores. Under
+    `torchrun -m tapr bench` all processes share every batch and adapt as one.
 
     Example: `tapr bench cifar10c --corruptions fog,contrast --images 1000 --out runs/first`
     """
@@ -78,8 +79,8 @@ def bench(
         return
     values = specs.values(spec, size=replaced.size)
     check_place(on, address)
-    if "over" in values or on == "ray":
-        wanted = Wanted(None, None, on, address, out, resume, as_json, quiet)
+    if "over" in values or on == "ray" or copy_to:
+        wanted = Wanted(None, None, on, address, out, copy_to, resume, as_json, quiet)
         _sweep(values, replaced, wanted, log)
         return
     chosen = specs.make(specs.replaced(values, replaced.values, replaced.options))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tapr.cli.bench_views import BenchView
+    from tapr.runs.bench import Cell
+    from tapr.runs.copies import Copies
     from tapr.runs.parallel import Event
     from tapr.runs.sweep import Task
 
@@ -54,6 +56,14 @@ Address = Annotated[
         " to.  [default: a Ray of its own on this machine]",
     ),
 ]
+CopyTo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Copy each finished file of records to this URL as well, and begin with those that are"
+        " there: a folder, or what fsspec reaches, e.g. `s3://bucket/runs` (needs `s3fs`).",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="The folder of the records.  [default: runs/NAME]")]
 Resume = Annotated[
     bool,
@@ -77,6 +87,7 @@ class Wanted:
     on: str
     address: str | None
     out: Path | None
+    copy_to: str | None
     resume: bool
     as_json: bool
     quiet: bool
@@ -93,6 +104,7 @@ def sweep(
     on: On = "processes",
     address: Address = None,
     out: Out = None,
+    copy_to: CopyTo = None,
     resume: Resume = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -111,7 +123,7 @@ def sweep(
     """
     from tapr.runs import spec as specs
 
-    wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
+    wanted = Wanted(over, jobs, on, address, out, copy_to, resume, as_json, quiet)
     report_on(run_sweep(specs.values(spec, size=replaced.size), replaced, wanted), wanted)
 
 
@@ -130,6 +142,7 @@ def ablate(
     on: On = "processes",
     address: Address = None,
     out: Out = None,
+    copy_to: CopyTo = None,
     resume: Resume = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -148,7 +161,7 @@ def ablate(
     from tapr.runs.sweep import ABLATIONS
 
     values = specs.values(name, ABLATIONS, replaced.size)
-    wanted = Wanted(over, jobs, on, address, out, resume, as_json, quiet)
+    wanted = Wanted(over, jobs, on, address, out, copy_to, resume, as_json, quiet)
     folder = run_sweep(values, replaced, wanted)
     if not quiet and not as_json:
         typer.echo(f"records: {folder}    figure: tapr figures {folder} --only {name}")
@@ -165,9 +178,11 @@ def run_sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Pat
     from tapr.cli.bench import check_fresh, view_of
     from tapr.runs import spec as specs
     from tapr.runs import sweep as sweeps
+    from tapr.runs.copies import Copies
     from tapr.runs.store import locked
 
     check_place(wanted.on, wanted.address)
+    copies = Copies(wanted.copy_to) if wanted.copy_to else None
     over = {**values.pop("over", {}), **sweeps.parse(wanted.over or [])}
     made = sweeps.expand(specs.replaced(values, replaced.values, replaced.options), over)
     folder = wanted.out or Path("runs") / made[0].name
@@ -175,7 +190,7 @@ def run_sweep(values: dict[str, Any], replaced: Replaced, wanted: Wanted) -> Pat
     check_fresh(folder, wanted.resume)
     view = view_of([task.cell for task in tasks], wanted.as_json, wanted.quiet)
     with locked(folder):
-        _show(tasks, folder, wanted, view)
+        _show(tasks, folder, wanted, view, copies)
     return folder
 
 
@@ -202,7 +217,9 @@ def _events(tasks: Sequence[Task], folder: Path, wanted: Wanted) -> Iterator[Eve
     return parallel.run(tasks, folder, jobs)
 
 
-def _show(tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView) -> None:
+def _show(
+    tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView, copies: Copies | None
+) -> None:
     """Run what is not finished, and show all; what failed is named at the end."""
     from tapr.cli.ending import stopped
     from tapr.errors import TaprError
@@ -210,14 +227,23 @@ def _show(tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView) 
     from tapr.runs.store import Journal
 
     failed: list[str] = []
-    journals = {task.cell: Journal(folder / task.cell.file) for task in tasks}
+    paths = {task.cell: folder / task.cell.file for task in tasks}
+    if copies:
+        copies.fetch([path for path in paths.values() if not Journal(path).finished])
+    journals = {cell: Journal(path) for cell, path in paths.items()}
+
+    def finish(cell: Cell) -> None:
+        view.finish(cell)
+        if copies:
+            copies.send(paths[cell])
+
     try:
         with view:
             for cell, journal in journals.items():
                 if journal.finished:
                     journal.tidy()
                     view.start(cell, journal.run)
-                    view.finish(cell)
+                    finish(cell)
             left = [task for task in tasks if not journals[task.cell].finished]
             for kind, cell, detail in _events(left, folder, wanted):
                 if kind == "start":
@@ -225,7 +251,7 @@ def _show(tasks: Sequence[Task], folder: Path, wanted: Wanted, view: BenchView) 
                 elif isinstance(detail, BatchRecord):
                     view.batch(cell, detail)
                 elif kind == "done":
-                    view.finish(cell)
+                    finish(cell)
                 else:
                     failed.append(f"{cell.column} {cell.title} seed {cell.seed}: {detail}")
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +16,9 @@ from tapr.runs.parallel import Event
 
 # Without corruptions and on the smallest data, so that setting up takes a moment.
 QUICK = ["--data", "digits", "--model", "digits-small", "--corruptions", "none", "--images", "40"]
+
+
+OTHER = ("--copy-to", "memory://other")
 
 
 @pytest.fixture
@@ -65,6 +69,32 @@ def test_finished_cells_are_shown_and_not_run_again(jobs: list[int], tmp_path: P
     assert "tapr report" in run("sweep", "digits", *arguments).stdout
 
 
+def test_finished_cells_are_copied_to_a_url_and_come_back_from_there(
+    jobs: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the copies runs nothing again: here every cell that ran would fail."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    arguments = [*QUICK, "--batch-size", "20", "--quiet", "--out"]
+    assert run("bench", "digits", "--methods", "source,norm", *arguments, str(first)).exit_code == 0
+    remote = fsspec.filesystem("memory")
+    for place in (first, second):
+        copied = ("--copy-to", f"memory://{tmp_path.name}")
+        done = run("sweep", "digits", "--methods", "source,norm", *arguments, str(place), *copied)
+        assert done.exit_code == 0, done.exception
+    files = {path.name: path.read_bytes() for path in first.glob("*.jsonl")}
+    assert len(files) == 2
+    assert {path.name: path.read_bytes() for path in second.glob("*.jsonl")} == files
+    found = remote.ls(f"/{tmp_path.name}", detail=False)
+    assert {name.rpartition("/")[2]: remote.cat_file(name) for name in found} == files
+
+    def full(*given: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(type(remote), "pipe_file", full)
+    done = run("bench", "digits", "--methods", "source", *arguments, str(first), *OTHER)
+    assert "cannot read or write memory://other: OSError: no space left" in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -73,6 +103,7 @@ def test_finished_cells_are_shown_and_not_run_again(jobs: list[int], tmp_path: P
         (["sweep", "demo", "--over", "lr"], "expected --over key=a,b,c, got 'lr'"),
         (["sweep", "demo", "--over", "stps=1"], "unknown key 'stps' to go over; did you mean 'st"),
         (["sweep", "demo", "--over", "images=0"], "images in the spec"),
+        (["sweep", "demo", "--copy-to", "s4://a"], "expected --copy-to as a URL for fsspec, got"),
     ],
 )
 def test_bad_input_gets_a_sentence(arguments: list[str], message: str) -> None:
