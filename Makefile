@@ -57,13 +57,15 @@ docs: $(BIN)/.installed
 	$(BIN)/python tools/widen_navigation.py site
 	$(BIN)/python tools/check_links.py site
 
-# Wheel and source distribution in dist/, and the wheel tried in a new environment without the checkout.
+# Wheel and source distribution in dist/, each tried in a new environment without the checkout.
 dist: $(BIN)/.installed
 	rm -rf dist
 	$(BIN)/python -m build
-	$(PYTHON) -m venv dist/.venv
-	dist/.venv/bin/pip install --quiet -c constraints.txt dist/*.whl
-	cd dist && .venv/bin/python ../tools/smoke.py
+	set -e; for file in dist/*.whl dist/*.tar.gz; do \
+		$(PYTHON) -m venv --clear dist/.venv; \
+		dist/.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt $$file; \
+		(cd dist && .venv/bin/python ../tools/smoke.py); \
+	done
 	rm -rf dist/.venv
 
 format: $(BIN)/.installed
