@@ -1,12 +1,12 @@
 """The exceptions of tapr: one tree, every message says what was expected and what came.
 
 TaprError
-├── InputError (ValueError)     an argument or an image is not what the call takes
-│   └── UnknownNameError (KeyError)   a name nobody knows, with the nearest ones
+├── InputError (ValueError)     an argument or an image is not what the call accepts
+│   └── UnknownNameError (KeyError)   an unknown name; the message offers the nearest
 ├── ModelError                  the model cannot be adapted, or loaded, as asked
-├── StateError                  a saved state is not ours, damaged, or of another model
+├── StateError                  a saved state is damaged, or of another program or model
 ├── DataError                   a data set, archive or record on disk is missing or wrong
-└── SyncError                   of the processes that adapt together, one is gone or hangs
+└── SyncError                   a process that adapts with others is gone or hangs
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ class TaprError(Exception):
 
 
 class InputError(TaprError, ValueError):
-    """An argument or an image is not what the call takes."""
+    """An argument or an image is not what the call accepts."""
 
 
 class UnknownNameError(InputError, KeyError):
-    """A name that no registry knows; the message offers the nearest ones."""
+    """An unknown name; the message offers the nearest known ones."""
 
     __str__ = Exception.__str__  # a KeyError would put the sentence in quotes
 
@@ -32,7 +32,7 @@ class ModelError(TaprError):
 
 
 class StateError(TaprError):
-    """A saved state is not ours, is damaged, or belongs to another model."""
+    """A saved state is damaged, or belongs to another program or another model."""
 
 
 class DataError(TaprError):
@@ -40,7 +40,7 @@ class DataError(TaprError):
 
 
 class SyncError(TaprError):
-    """Of the processes that adapt together, one is gone, hangs, or has another model."""
+    """A process that adapts together with others is gone, hangs, or has a different model."""
 
 
 # What pydantic calls a problem -> what it expected; braces are filled from the problem itself.

@@ -373,7 +373,7 @@ def _batch(content: Mapping[str, Any]) -> BatchRecord:
             sizes[name] = len(values)
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{count} {name}" for name, count in sizes.items())
-        raise ValueError(f"expected as much of everything as there are images, got {found}")
+        raise ValueError(f"expected one value of each kind for every image, got {found}")
     return batch
 
 

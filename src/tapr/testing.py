@@ -123,9 +123,9 @@ def reset_restores_bit_for_bit(subject: Subject) -> None:
     adapter.reset()
     again = [adapter.predict(batch) for batch in subject.batches()]
     for one, two in zip(first, again, strict=True):
-        _expect(torch.equal(one.logits, two.logits), "the logits after it are others")
+        _expect(torch.equal(one.logits, two.logits), "the logits after it differ")
         _expect(one[1:6] == two[1:6], f"{one[1:6]} became {two[1:6]}")
-    _expect(_equal(before.tensors, adapter.capture().tensors), "the state after it is another")
+    _expect(_equal(before.tensors, adapter.capture().tensors), "the state after it differs")
 
 
 def the_same_seed_gives_the_same_logits(subject: Subject) -> None:
@@ -144,7 +144,7 @@ def no_grad_changes_nothing(subject: Subject) -> None:
         inside = [one(batch) for batch in subject.batches()]
     outside = [two(batch) for batch in subject.batches()]
     same = all(torch.equal(a, b) for a, b in zip(inside, outside, strict=True))
-    _expect(same, "the logits under no_grad are others")
+    _expect(same, "the logits under no_grad differ")
     _expect(not any(logits.requires_grad for logits in outside), "the logits require a gradient")
 
 
@@ -156,7 +156,7 @@ def inference_mode_is_refused_and_leaves_the_state(subject: Subject) -> None:
         _expect(_refused(adapter, first), "a call within it was not refused")
         images = first.clone()
     expected = subject.adapter()(first)
-    _expect(torch.equal(adapter(images), expected), "images made within it give other logits")
+    _expect(torch.equal(adapter(images), expected), "images made within it give different logits")
 
 
 def watching_changes_no_number(subject: Subject) -> None:
@@ -165,13 +165,13 @@ def watching_changes_no_number(subject: Subject) -> None:
     before = torch.random.get_rng_state()
     for batch in subject.batches():
         one, two = watched.predict(batch), alone.predict(batch)
-        _expect(torch.equal(one.logits, two.logits), "the logits are others")
+        _expect(torch.equal(one.logits, two.logits), "the logits differ")
         _expect(one[1:8] == two[1:8], f"{two[1:8]} became {one[1:8]}")
     mine, theirs = (
         {name: t for name, t in each.capture().tensors.items() if not name.startswith("guard.")}
         for each in (watched, alone)
     )
-    _expect(_equal(mine, theirs), "the state is another")
+    _expect(_equal(mine, theirs), "the state differs")
     _expect(torch.equal(torch.random.get_rng_state(), before), "the global generator was used")
 
 
@@ -190,7 +190,7 @@ def an_empty_batch_changes_nothing(subject: Subject) -> None:
     empty = adapter(first[:0])
     expected = subject.adapter()(first)
     _expect(empty.shape == (0, expected.shape[1]), f"got shape {list(empty.shape)}")
-    _expect(torch.equal(adapter(first), expected), "the next batch gives other logits")
+    _expect(torch.equal(adapter(first), expected), "the next batch gives different logits")
 
 
 def the_images_are_not_written(subject: Subject) -> None:
@@ -215,9 +215,11 @@ def a_saved_state_resumes(subject: Subject) -> None:
         expected = [adapter(batch) for batch in rest]
         for resumed in (other.load(path), adapter.load(path)):
             for batch, logits in zip(rest, expected, strict=True):
-                _expect(torch.equal(resumed(batch), logits), "the loaded one gives other logits")
+                _expect(
+                    torch.equal(resumed(batch), logits), "the loaded one gives different logits"
+                )
     other.reset()
-    _expect(torch.equal(other(first), subject.adapter()(first)), "reset after load is another")
+    _expect(torch.equal(other(first), subject.adapter()(first)), "reset after load differs")
 
 
 def a_state_dict_resumes(subject: Subject) -> None:
@@ -227,9 +229,9 @@ def a_state_dict_resumes(subject: Subject) -> None:
     adapter(first)
     other.load_state_dict(adapter.state_dict())
     for batch in rest:
-        _expect(torch.equal(adapter(batch), other(batch)), "the loaded one gives other logits")
+        _expect(torch.equal(adapter(batch), other(batch)), "the loaded one gives different logits")
     other.reset()
-    _expect(torch.equal(other(first), subject.adapter()(first)), "reset after load is another")
+    _expect(torch.equal(other(first), subject.adapter()(first)), "reset after load differs")
 
 
 def a_deep_copy_goes_its_own_way(subject: Subject) -> None:
@@ -241,9 +243,9 @@ def a_deep_copy_goes_its_own_way(subject: Subject) -> None:
     ours = [adapter(batch) for batch in rest]
     theirs = [copy(batch) for batch in rest]
     same = all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    _expect(same, "the copy gives other logits")
+    _expect(same, "the copy gives different logits")
     copy.reset()
-    _expect(torch.equal(copy(first), subject.adapter()(first)), "reset of the copy is another")
+    _expect(torch.equal(copy(first), subject.adapter()(first)), "reset of the copy differs")
 
 
 class _Failing(nn.Module):
@@ -286,7 +288,7 @@ def an_error_leaves_the_state(subject: Subject) -> None:
         else:  # it needs fewer forwards
             fresh(second)
         inside.left = -1
-    _expect(torch.equal(adapter(second), fresh(second)), "the next batch gives other logits")
+    _expect(torch.equal(adapter(second), fresh(second)), "the next batch gives different logits")
 
 
 def bad_images_are_refused_and_leave_the_state(subject: Subject) -> None:
@@ -296,7 +298,7 @@ def bad_images_are_refused_and_leave_the_state(subject: Subject) -> None:
     adapter(first), fresh(first)
     for bad in (first[0], first * 255, first - 1, first / 0, first.to(torch.uint8)):
         _expect(_refused(adapter, bad), f"images {bad.dtype} {list(bad.shape)} were not refused")
-    _expect(torch.equal(adapter(second), fresh(second)), "the next batch gives other logits")
+    _expect(torch.equal(adapter(second), fresh(second)), "the next batch gives different logits")
 
 
 def train_and_eval_calls_change_nothing(subject: Subject) -> None:
@@ -304,7 +306,7 @@ def train_and_eval_calls_change_nothing(subject: Subject) -> None:
     adapter, first = subject.adapter(), subject.batches()[0]
     adapter.train()
     adapter.model.train()
-    _expect(torch.equal(adapter(first), subject.adapter()(first)), "the logits are others")
+    _expect(torch.equal(adapter(first), subject.adapter()(first)), "the logits differ")
 
 
 def inplace_adapts_the_model_itself(subject: Subject) -> None:
@@ -313,7 +315,7 @@ def inplace_adapts_the_model_itself(subject: Subject) -> None:
     model = deepcopy(subject.model)
     adapter = subject.make(model, inplace=True)
     _expect(adapter.model is model, "the model was copied")
-    _expect(torch.equal(adapter(subject.batches()[0]), expected[0]), "the logits are others")
+    _expect(torch.equal(adapter(subject.batches()[0]), expected[0]), "the logits differ")
 
 
 def passes_are_what_happens(subject: Subject) -> None:
@@ -341,7 +343,7 @@ def threads_take_turns(subject: Subject) -> None:
     for thread in threads:
         thread.join()
         alone(images)
-    _expect(_equal(adapter.capture().tensors, alone.capture().tensors), "the state is another")
+    _expect(_equal(adapter.capture().tensors, alone.capture().tensors), "the state differs")
 
 
 CHECKS: dict[str, Callable[[Subject], None]] = {

@@ -475,7 +475,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "changes a parameter": (("source", "norm", "tent"), "another source model"),
     "no parameters": (("norm", *LEARN), "BatchNorm layers|trainable parameters in scope"),
     "all frozen": (LEARN, "are frozen"),
-    "lazy": (ALL, "waits for images"),
+    "lazy": (ALL, "is made by its first forward pass"),
     "float8": (ALL, "the model failed on|float16 to float64"),
     "on meta": (ALL, "is on the device 'meta'"),
     "complex weights": (ALL, "the model failed on|BatchNorm|in scope"),

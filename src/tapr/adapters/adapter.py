@@ -44,7 +44,7 @@ class Adapter(nn.Module, ABC):
     threads may call an adapter: their calls take turns.
 
     Within a `torch.distributed` group all processes adapt together, each on its own images, as one
-    process would on all of them (docs/torchrun.md); `sync=False` leaves them apart.
+    process would on all of them (docs/torchrun.md); with `sync=False` each adapts on its own.
     """
 
     title: ClassVar[str] = ""  # as tables and figures show it; the class's name if empty
@@ -102,7 +102,7 @@ class Adapter(nn.Module, ABC):
 
     @final
     def health(self) -> Health | None:
-        """How the adapted model does beside the source model, as of the last batch looked at.
+        """How the adapted model compares with the source model, as of the last batch compared.
 
         None before that, and with `guard="off"`. docs/health.md says what the numbers mean.
         """
@@ -115,7 +115,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def together(self) -> int:
-        """Images in one forward, for each image predicted."""
+        """The images in one forward pass, for each image predicted."""
         return 1
 
     @property
@@ -236,7 +236,7 @@ class Adapter(nn.Module, ABC):
         return check_images(images, self.model, normalized)
 
     def as_voters(self, logits: Tensor) -> Said | None:
-        """What voters said about the batch at hand, if the source model was among them."""
+        """What the voters predict for this batch, if the source model is one of them."""
         return None
 
     @final
@@ -245,7 +245,7 @@ class Adapter(nn.Module, ABC):
         return predicted(self.model, self.passes, self.together, shape, self.held(), self.alone)
 
     def held(self) -> int:
-        """Bytes of the copies of what moves: the source's, and the start of the batch."""
+        """The bytes of the copies of what moves: at the source, and at the start of the batch."""
         own = [p for name, p in self.named_parameters() if name not in self.frozen]
         return 2 * sum(tensor.nbytes for tensor in (*own, *self.buffers()))
 
@@ -283,8 +283,10 @@ class Adapter(nn.Module, ABC):
                 )
             # Of the model's own buffers, and those of a teacher's model, a forward may change any.
             changed = _read_names(path, metadata, "changed")
-            loose = {name for name in changed if ".model." in f".{name}"}
-            empty = _read_names(path, metadata, "empty") | (source.empty - loose - tensors.keys())
+            variable = {name for name in changed if ".model." in f".{name}"}
+            empty = _read_names(path, metadata, "empty") | (
+                source.empty - variable - tensors.keys()
+            )
             empty = frozenset(n for n in empty if n in known or not _is_memory(n))
             saved = Moment(tensors, _read_numbers(path, metadata), empty)
             layout = metadata.get("layout", "kept")
@@ -293,7 +295,7 @@ class Adapter(nn.Module, ABC):
             now = self.capture()
             self.put_back(source)  # what the stream has filled since then has no size to fit
             try:
-                moving.check(path, saved, self, source, loose)
+                moving.check(path, saved, self, source, variable)
             except BaseException:
                 self.put_back(now)
                 raise
@@ -411,7 +413,8 @@ class Adapter(nn.Module, ABC):
         if os.getpid() != self._process:
             raise InputError(
                 "expected a call in the process that made the adapter, got one in a fork of it,"
-                " where torch's threads are missing; make it there, or start processes by 'spawn'"
+                " where torch's threads are missing; make one in the new process, or start"
+                " processes with the method 'spawn'"
             )
 
     def _settle(self, layout: Layout) -> None:

@@ -65,7 +65,7 @@ def _pixels(images: Tensor, normalized: Normalize) -> Tensor:
     slack = max(ROUNDING, 8 * torch.finfo(images.dtype).eps)
     if not (-slack <= low and high <= 1 + slack):
         raise InputError(
-            "expected images that were normalised by the mean and std given, whose pixels lie in"
+            "expected images normalised by the given mean and std, whose pixels then lie in"
             f" [0, 1], got pixels from {low:g} to {high:g}; are these the numbers that your"
             " pipeline uses?"
         )
@@ -101,8 +101,8 @@ def _in_range(images: Tensor) -> Tensor:
         raise InputError(f"expected finite images, got NaN or infinity in {bad} of {len(images)}")
     if low < -ROUNDING:
         raise InputError(
-            f"expected images in [0, 1], got minimum {low:g}; they look normalised already: tell"
-            " tapr.adapt with images='normalized' and the mean and std, or leave that to it"
+            f"expected images in [0, 1], got minimum {low:g}; they look normalised already: pass"
+            " images='normalized', mean and std to tapr.adapt, or let it normalise them"
         )
     if high > 1 + ROUNDING:
         hint = "; divide by 255" if high > 2 else ""

@@ -1,4 +1,4 @@
-"""How an adapted model does beside the source model, told without labels.
+"""How an adapted model compares with the source model, judged without labels.
 
 The question is which of the two is right more often. Where they say different classes, a witness
 that no gradient has touched (`shadow`) believes the one or the other: d = w[adapted] - w[source] of
@@ -73,7 +73,7 @@ class Comparison(nn.Module):
 
     @torch.no_grad()
     def forward(self, adapted: Tensor, said: Said, *, apart: bool) -> Health:
-        """Take in predictions [B, K] for the same images. Is the witness `apart` from them?"""
+        """Take in predictions [B, K] of the same images. `apart`: the witness is a third model."""
         log_p = torch.stack([adapted, said.source]).float().log_softmax(2).clamp(min=-1e4)
         p = log_p.exp()  # [2, B, K]
         classes = p.argmax(2)
@@ -140,9 +140,9 @@ def _sentence(health: Health, cause: str) -> str:
 
 def _cause(fewer: bool, said: Said) -> str:
     if fewer:
-        return "the adapted one says ever fewer classes"
+        return "the adapted model predicts fewer and fewer classes"
     if said.trusted > 0.5:
-        return "they come class by class, and adaptation takes the class away"
+        return "they come class by class, which misleads adaptation"
     if said.shift is not None and said.shift.nats < KNOWN:
         return "they look like those it was trained on, and there is little to adapt to"
-    return "the adapted one contradicts it and the other views"
+    return "the adapted model contradicts both the source model and other views"

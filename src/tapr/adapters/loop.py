@@ -247,8 +247,8 @@ class Loop(Adapter):
     @property
     def _answers_first(self) -> bool:
         """Is the answer due before anything is learnt, and not that of the first step?"""
-        apart = self.memory is not None or not self.votes.alone
-        return self.schedule.predict == "before" and apart and self.schedule.steps > 0
+        separate = self.memory is not None or not self.votes.alone
+        return self.schedule.predict == "before" and separate and self.schedule.steps > 0
 
     def _lessons(self, images: Tensor, answer: Tensor | None) -> Iterable[Lesson]:
         if self.memory is None:

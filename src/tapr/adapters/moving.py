@@ -96,8 +96,8 @@ def put_back(
 def own(root: nn.Module, moment: Moment) -> dict[str, Tensor]:
     """The parameters and buffers of a moment: all but generators and memories of optimisers."""
     held = _held(root)
-    apart = {name for name in moment.tensors if name in held.generators or held.owner(name)}
-    return {name: tensor for name, tensor in moment.tensors.items() if name not in apart}
+    other = {name for name in moment.tensors if name in held.generators or held.owner(name)}
+    return {name: tensor for name, tensor in moment.tensors.items() if name not in other}
 
 
 def changed(source: Moment, now: Moment) -> list[str]:
@@ -108,11 +108,11 @@ def changed(source: Moment, now: Moment) -> list[str]:
 
 
 def check(
-    what: Path | str, saved: Moment, root: nn.Module, source: Moment, loose: Container[str] = ()
+    what: Path | str, saved: Moment, root: nn.Module, source: Moment, variable: Container[str] = ()
 ) -> None:
     """Refuse a state that does not fit, by name, before anything of it is put anywhere.
 
-    Buffers that are `loose` changed their kind in a forward, and may have any or be gone.
+    Buffers that are `variable` changed their kind in a forward, and may have any or be gone.
     """
 
     def refuse(sentence: str) -> None:
@@ -120,7 +120,7 @@ def check(
 
     held = _held(root)
     buffers = {name for name, _, _ in _buffers(root)}
-    free = {name for name in buffers if name in loose}
+    free = {name for name in buffers if name in variable}
     for name in source.tensors:
         if name not in saved.tensors and held.owner(name) is None and name not in free:
             refuse(f"expected a tensor {name!r}, found none")
@@ -171,7 +171,7 @@ def _memories(root: nn.Module, held: Held) -> dict[str, Any]:
         for parameter, memory in optimiser.state.items():
             if parameter not in named:
                 raise ModelError(
-                    f"expected {place} to move parameters below the adapter, got another one"
+                    f"expected {place} to move parameters below the adapter, got one from elsewhere"
                 )
             found |= {f"{place}.{named[parameter]}.{key}": v for key, v in memory.items()}
     return found

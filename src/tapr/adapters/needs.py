@@ -14,7 +14,7 @@ from tapr.models.state import oddity
 
 
 class Needs(NamedTuple):
-    """What a method cannot do without, each with the reason in words; "": it can."""
+    """What a method needs, each with the reason in words; "" for what it does not need."""
 
     batch_norm: str = ""
     features: str = ""
@@ -42,7 +42,10 @@ def check_model(model: nn.Module, needs: Needs) -> None:
         )
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if is_lazy(tensor):
-            raise ModelError(f"expected a model that is complete, but {name!r} waits for images")
+            raise ModelError(
+                f"expected a complete model, but {name!r} is made by its first forward pass:"
+                " run that before"
+            )
         if oddity(tensor):
             raise ModelError(f"expected a model of plain tensors, but {name!r} is {oddity(tensor)}")
     if needs.batch_norm and not any(isinstance(layer, _BatchNorm) for layer in layers):
@@ -55,8 +58,8 @@ def check_model(model: nn.Module, needs: Needs) -> None:
     if needs.rotation_head and not callable(getattr(model, "rotation", None)):
         raise ModelError(
             f"expected a model with a rotation head, {needs.rotation_head}, as a method"
-            " rotation(images) that returns logits [B, 4], and found none; the other methods do"
-            " without"
+            " rotation(images) that returns logits [B, 4], and found none; the other methods need"
+            " none"
         )
     if needs.transformer:
         transformer.find(model)

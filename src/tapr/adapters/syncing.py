@@ -102,6 +102,6 @@ def level(adapter: "Adapter", group: Group, device: torch.device) -> None:
                 trouble = error
         if not group.all(trouble is None, device):
             raise SyncError(
-                "expected the same model, method and options in all processes, got others;"
+                "expected the same model, method and options in all processes, got different ones;"
                 " make the adapter in the same way in each of them"
             ) from trouble

@@ -17,7 +17,7 @@ PANELS = {  # of `tapr --help`: the commands, in the order in which they are sho
     "Build": ("data", "show", "corrupt", "views", "models", "train"),
 }
 MODULES = {"ablate": "sweep"}  # a command that shares a module with another
-WORDS = "Unknown words? `tapr glossary` explains them, and so does docs/glossary.md."
+WORDS = "`tapr glossary` explains the words used here; `tapr glossary WORD` explains one of them."
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +39,11 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show versions and exit."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Show the versions of tapr and torch, and exit.",
     ),
 ) -> None:
     pass
@@ -56,7 +60,7 @@ def main() -> None:
 
 
 def _arrange() -> None:
-    """Import every command, put it into its panel, and end its help with the way to the words."""
+    """Import every command, put it into its panel, and end its help with the glossary."""
     place = {name: panel for panel, names in PANELS.items() for name in names}
     for name in place:
         import_module(f"tapr.cli.{MODULES.get(name, name)}")

@@ -57,7 +57,7 @@ def adapt(
         help="The method: a name (`tapr methods` lists them), or your own `module:Class`.",
         autocompletion=among(METHODS),
     ),
-    preset: str = typer.Option("paper", help="The method's preset: a published protocol."),
+    preset: str = typer.Option("paper", help="The method's preset: its options as published."),
     option: Chosen = None,
     batch_size: int = typer.Option(64, min=1, help="The number of images in a batch."),
     shuffle: bool = typer.Option(
@@ -150,10 +150,10 @@ def _figures(summary: Summary) -> Iterator[str]:
     yield f"{summary.images:,} images predicted{failed}"
     if summary.changed is not None:
         share = summary.changed / max(summary.images, 1)
-        yield f"changed against the unadapted model  {summary.changed:,} ({share:.1%})"
+        yield f"predictions that adaptation changed  {summary.changed:,} ({share:.1%})"
     if summary.agreement is not None:
         start, end = summary.agreement
-        yield f"agreement with it, start and end     {start:.1%} -> {end:.1%} of the images"
+        yield f"agreement with the unadapted model   {start:.1%} -> {end:.1%}, start and end"
     if summary.accuracy is not None:
         known = f"accuracy where the class is known    {_pair(summary.accuracy, '.1%')}"
         yield f"{known} of {summary.known:,} images"
@@ -163,11 +163,11 @@ def _figures(summary: Summary) -> Iterator[str]:
     if summary.strip:
         yield f"health along the stream              {summary.strip}  (. ok, + watch, # harm)"
     if summary.acts:
-        legend = "(a answered, u also unlearnt, r restarted)"
-        yield f"what the guard did along it          {summary.acts}  {legend}"
+        legend = "(a safer answer, u nothing learnt either, r restart)"
+        yield f"guard's actions along the stream     {summary.acts}  {legend}"
     if summary.guard:
         did = ", ".join(f"{count:,} {action}" for action, count in summary.guard.items())
-        yield f"what the guard did, in images        {did}"
+        yield f"guard's actions, in images           {did}"
 
 
 def _pair(values: tuple[float | None, float], form: str) -> str:

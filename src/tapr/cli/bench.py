@@ -43,7 +43,7 @@ def bench(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="Log every batch to a tool as well: `tensorboard` writes into OUT/tensorboard.",
+            help="Also log every batch to another tool: `tensorboard` writes into OUT/tensorboard.",
             autocompletion=among(LOGGERS),
         ),
     ] = None,
@@ -121,7 +121,7 @@ def check_fresh(folder: Path, resume: bool) -> None:
 
     if not resume and any(folder.glob("*.jsonl")):
         raise InputError(
-            f"{folder} holds records already, and --no-resume asks for a fresh start: choose"
+            f"{folder} already holds records, and --no-resume asks for a fresh start: choose"
             " another --out, or remove the folder"
         )
 

@@ -32,7 +32,7 @@ def choose(
     candidates: Annotated[
         str | None,
         typer.Option(
-            help="The methods to try, with commas between, and with options as in `tent:lr=0.01`."
+            help="The methods to try, separated by commas; options are written `tent:lr=0.01`."
             " The unadapted model is always among them.  [default: seven of different kinds]",
             autocompletion=several(METHODS),
         ),

@@ -29,7 +29,7 @@ def among(known: Iterable[str]) -> Complete:
 
 
 def several(known: Iterable[str]) -> Complete:
-    """Complete the last of several names with commas between.
+    """Complete the last of several names separated by commas.
 
     >>> several(["fog", "frost", "snow"])("snow,fr")
     ['snow,frost']

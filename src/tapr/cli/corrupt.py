@@ -59,7 +59,7 @@ def corrupt(
     ] = None,
     seed: int = typer.Option(0, help="The seed of the random corruptions."),
 ) -> None:
-    """Write corrupted images as CIFAR-10-C is published: NAME.npy and labels.npy.
+    """Write corrupted images in the layout of CIFAR-10-C: NAME.npy and labels.npy.
 
     Each NAME.npy is uint8 [severities x images, height, width, 3], severity after severity.
     A file appears only when it is complete; after an interruption, the same command resumes.

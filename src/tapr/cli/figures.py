@@ -45,7 +45,7 @@ def figures(
     png: bool = typer.Option(False, "--png", help="Write a PNG file beside each SVG file."),
     csv: bool = typer.Option(False, "--csv", help="Write the numbers as CSV beside each SVG file."),
 ) -> None:
-    """Draw the figures of the paper from records: all for which there are records, or some.
+    """Draw the paper's figures from records: all that the records suffice for, or those you name.
 
     `tapr ablate` makes the records for every figure but `bars`, for which any benchmark will do.
     `bars` is drawn if you ask for it, or if the runs fill no other figure. Unfinished runs are

@@ -90,7 +90,7 @@ def _help(field: str) -> str:
     said = bool(values) and values[0] is not None
     short = not info.is_required() and said and len(values) < _MOST
     otherwise = f", or {', '.join(map(str, values))}" if short else ""
-    return f"{info.description}  [default: the spec's{otherwise}]"
+    return f"{info.description}  [default: from the spec{otherwise}]"
 
 
 def _value(field: str, given: Any) -> Any:

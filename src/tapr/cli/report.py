@@ -59,7 +59,7 @@ def report(
     metric: Metric = "accuracy",
     examples: bool = typer.Option(True, help="Show images that adaptation fixed or broke."),
 ) -> None:
-    """Make a page of a benchmark's records: tables, figures, examples, and how to repeat it.
+    """Write a report page from records: tables, figures, examples, and how to repeat the run.
 
     Records of different settings get tables of their own. `--csv`, `--markdown` and `--latex` write
     tables (`-` prints them); with one of these, `--parquet` or `--figures`, the page is written

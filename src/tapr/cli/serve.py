@@ -1,4 +1,4 @@
-"""`tapr serve`: a model behind HTTP, adapting to each stream on its own."""
+"""`tapr serve`: a model behind HTTP, which adapts to each stream separately."""
 
 from __future__ import annotations
 
@@ -59,37 +59,40 @@ def serve(
     on: Annotated[
         str | None,
         typer.Option(
-            help="Where the model runs: `ray` for replicas on Ray Serve; without it, here.",
+            help="Where the model runs: `ray` for replicas on Ray Serve.  [default: this process]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     address: Annotated[
         str | None,
         typer.Option(
-            help="A Ray cluster's address, e.g. `10.0.0.1:6379`; without it, a Ray of our own on"
-            " this machine. With it, --state has to be a folder that all machines share.",
+            help="The address of a Ray cluster, e.g. `10.0.0.1:6379`; --state must then be a folder"
+            " that all its machines share.  [default: start Ray on this machine]",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     replicas: int = typer.Option(
         2,
         min=1,
-        help="The number of replicas with `--on ray`; each has streams of its own.",
+        help="The number of replicas for `--on ray`; each stream belongs to one of them.",
         rich_help_panel=CLUSTER,
     ),
     state: Annotated[
-        Path, typer.Option(help="The folder of the streams' states.", rich_help_panel=STATES)
+        Path,
+        typer.Option(
+            help="The folder in which the states of the streams are kept.", rich_help_panel=STATES
+        ),
     ] = Path("tapr-streams"),
     save_every: float = typer.Option(
         10.0,
         min=0.0,
-        help="The seconds of adaptation that are lost at most if the server is killed.",
+        help="How often states are saved, in seconds; a killed server loses at most so much.",
         rich_help_panel=STATES,
     ),
     idle: float = typer.Option(
         300.0,
         min=1.0,
-        help="The seconds after which an unused stream is moved to disk.",
+        help="How long a stream may be unused before it is moved to disk, in seconds.",
         rich_help_panel=STATES,
     ),
     in_memory: int = typer.Option(
@@ -99,7 +102,10 @@ def serve(
         rich_help_panel=STATES,
     ),
     snapshot_every: float = typer.Option(
-        600.0, min=0.0, help="The seconds between snapshots of a stream.", rich_help_panel=STATES
+        600.0,
+        min=0.0,
+        help="The time between snapshots of a stream, in seconds.",
+        rich_help_panel=STATES,
     ),
     snapshots: int = typer.Option(
         5, min=1, help="The number of snapshots kept of each stream.", rich_help_panel=STATES
@@ -116,7 +122,7 @@ def serve(
     max_wait: float = typer.Option(
         20.0,
         min=0.0,
-        help="The milliseconds that an image waits for others of its stream.",
+        help="How long an image waits for others of its stream, in milliseconds.",
         rich_help_panel=BATCHES,
     ),
     max_queue: int = typer.Option(
@@ -128,15 +134,15 @@ def serve(
     budget: float | None = typer.Option(
         None,
         min=1.0,
-        help="The milliseconds that a request may take; if that is too short for adaptation, the"
-        " unadapted model answers.",
+        help="How long a request may take, in milliseconds; if that is too short for adaptation,"
+        " the unadapted model answers.  [default: no limit]",
         rich_help_panel=BATCHES,
     ),
     tokens: Annotated[
         Path | None,
         typer.Option(
-            help="A file of bearer tokens, lines of `NAME SCOPES TOKEN`; needed unless --host is a"
-            " loopback address.",
+            help="A file of bearer tokens, with lines of `NAME SCOPES TOKEN`; required"
+            " unless --host is a loopback address.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -155,7 +161,7 @@ def serve(
     rate: float = typer.Option(
         0.0,
         min=0.0,
-        help="The requests per second of one token, or of one address; 0 means no limit.",
+        help="The requests per second allowed for a token or an address; 0 means no limit.",
         rich_help_panel=LIMITS,
     ),
     timeout: float = typer.Option(
@@ -171,10 +177,11 @@ def serve(
         "", help="A URL to which changes of a stream's health are posted.", rich_help_panel=SHOWN
     ),
 ) -> None:
-    """Serve a model over HTTP that adapts to each stream of images on its own.
+    """Serve a model over HTTP; it adapts to each stream of images separately.
 
-    A stream is a camera, a tenant, a site: it has its own adapted state, made on first use. The
-    same command resumes all streams. The dashboard is at `/`, the API at `/docs`.
+    A stream is a camera, a customer, a site: it has its own adapted state, which is made when the
+    stream is first used. After a stop, the same command resumes all streams. The dashboard is at
+    `/`, the API at `/docs`.
 
     Example: `tapr serve --model cifar10-small`
     """
@@ -224,7 +231,7 @@ def serve(
         log_lines()
         url = f"http://{host}:{port}/"
         typer.echo(
-            f"serving {model} by {method}, {service.resumed} streams resumed: {url}", err=True
+            f"serving {model} with {method}, {service.resumed} streams resumed: {url}", err=True
         )
         server.serve(service, line)
 

@@ -44,7 +44,7 @@ Chosen = Annotated[
     list[str] | None,
     typer.Option(help="An option of the method, e.g. `lr=1e-3`; may be repeated."),
 ]
-PREPROCESSING = "Preprocessing, where the model's config does not say it"
+PREPROCESSING = "Preprocessing, if the model's config does not define it"
 Size = Annotated[
     str | None,
     typer.Option(
@@ -61,14 +61,14 @@ Mean = Annotated[
 Std = Annotated[
     str | None,
     typer.Option(
-        help="The deviation of each channel, e.g. `0.229,0.224,0.225`.",
+        help="The standard deviation of each channel, e.g. `0.229,0.224,0.225`.",
         rich_help_panel=PREPROCESSING,
     ),
 ]
 Crop = Annotated[
     float | None,
     typer.Option(
-        help="The share of the shorter side that the crop keeps, up to 1.",
+        help="The share of an image's shorter side that is kept by the crop, up to 1.",
         rich_help_panel=PREPROCESSING,
     ),
 ]
@@ -114,7 +114,7 @@ def options_of(given: list[str]) -> dict[str, Any]:
 
 
 def numbers_of(option: str, text: str | None) -> list[float] | float | None:
-    """A number, or several with commas between."""
+    """A number, or several separated by commas."""
     from tapr.errors import InputError
 
     if text is None:
@@ -122,5 +122,7 @@ def numbers_of(option: str, text: str | None) -> list[float] | float | None:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise InputError(f"expected {option} as numbers with commas, got {text!r}") from error
+        raise InputError(
+            f"expected {option} as numbers separated by commas, got {text!r}"
+        ) from error
     return values[0] if len(values) == 1 else values

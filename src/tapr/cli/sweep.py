@@ -26,15 +26,15 @@ Assignments = Annotated[
     typer.Option(
         "--over",
         metavar="KEY=A,B,C",
-        help="The values that an option of the methods or a field of the spec takes; if the"
-        " flag is repeated, every combination runs.",
+        help="The values to try for an option of the methods or a field of the spec; may be"
+        " repeated, and then every combination runs.",
     ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="The number of processes, of one thread each.  [default: one per core; 1 on a GPU]",
+        help="The number of processes; each has one thread.  [default: one per core; 1 on a GPU]",
     ),
 ]
 PLACES = ("processes", "ray")
@@ -43,7 +43,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="WHERE",
-        help="Where the cells run: in `processes` of this machine, or as tasks of `ray`, here or on"
+        help="Where the cells run: in `processes` on this machine, or as tasks of `ray`, here or on"
         " a cluster (needs `torch-tapr[ray]`).",
         autocompletion=among(PLACES),
     ),
@@ -52,8 +52,8 @@ Address = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="The Ray cluster of --on ray: HOST:PORT, or `auto` for the one this machine belongs"
-        " to.  [default: a Ray of its own on this machine]",
+        help="The address of the cluster for --on ray: HOST:PORT, or `auto` for the one that this"
+        " machine belongs to.  [default: start Ray on this machine]",
     ),
 ]
 CopyTo = Annotated[
@@ -68,7 +68,7 @@ Out = Annotated[Path | None, typer.Option(help="The folder of the records.  [def
 Resume = Annotated[
     bool,
     typer.Option(
-        help="Resume where the folder's records end, or refuse a folder that has records."
+        help="Resume after the last record in the folder, or refuse a folder that has records."
     ),
 ]
 AsJson = Annotated[

@@ -77,8 +77,9 @@ def train(
     0.002. Otherwise: `small`, 40 epochs, batches of 128, learning rate 0.2, `crop-flip`.
 
     The result is `OUT/model.safetensors`, which `tapr.models.load` takes, and its card. With
-    `--rotation` it has a second head, as the method `ttt` wants it, and a step costs twice as much.
-    After an interruption the same command with `--resume` ends in the same weights, bit for bit.
+    `--rotation` it has a second head, which the method `ttt` needs, and a step costs twice as much.
+    After an interruption, the same command with `--resume` arrives at the same weights, bit for
+    bit.
 
     Example: `tapr train cifar10 --model small --epochs 40 --seed 0 --out runs/cifar10-small`
     """

@@ -62,8 +62,8 @@ class FolderSet(Linked):
         folder = self.where()
         if folder is None:
             raise DataError(
-                f"{self.name} is not here; `tapr data get {self.name} --from FOLDER` says where"
-                f" ({self.home}); `folder:PATH` is for photographs of your own"
+                f"{self.name} is not here; `tapr data get {self.name} --from FOLDER` tells tapr"
+                f" where ({self.home}); `folder:PATH` is for photographs of your own"
             )
         found = self._folder(folder, split)
         return load_folder(found, fit, name=f"{self.name}:{split}", probing=fit is None)

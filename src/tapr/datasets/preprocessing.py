@@ -58,6 +58,6 @@ class Preprocessing(NamedTuple):
         part = f"{self.crop:.3g} of the shorter side, " if self.crop < 1 else ""
         text = f"{self.mode}, {part}{channels} x {height} x {width}, {self.interpolation}"
         if self.mean is None or self.std is None:
-            return f"{text}; normalised by the model itself, if at all"
+            return f"{text}; the model normalises them itself, if at all"
         mean, std = (" ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         return f"{text}; normalised by mean {mean}, deviation {std}"

@@ -133,7 +133,9 @@ class Visda(Linked):
         self.check_split(split)
         path = self.where()
         if path is None:
-            raise DataError("visda is not here; `tapr data get visda --from FOLDER` says where")
+            raise DataError(
+                "visda is not here; `tapr data get visda --from FOLDER` tells tapr where it is"
+            )
         files, listed = open_split(path, split)
         skipped = self.recall().get("unreadable", {}).get(split, [])
         keep = [place for place, name in enumerate(listed.names) if name not in set(skipped)]

@@ -23,7 +23,7 @@ class CMF(Learner):
     the adapted weights lean towards them by `pull`. `noise` is what a step adds to the uncertainty;
     None takes the published 0.005 for 38,400 weights, in proportion.
 
-    Where paper and code part: as ROID. The benchmark of ROID's authors does not clear the
+    Where paper and code differ: as ROID. The benchmark of ROID's authors does not clear the
     uncertainty at a reset, and its variants "op" and "lp" are the same; ours is "lp", and resets.
     """
 

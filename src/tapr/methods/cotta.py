@@ -122,8 +122,8 @@ class CoTTA(Learner):
     def objective(self, outputs: Outputs) -> Loss:
         """The cross-entropy of the student to the teacher."""
         assert outputs.teacher is not None
-        apart = symmetric_cross_entropy if self.symmetric else cross_entropy
-        value = apart(outputs.teacher, outputs.logits[0])
+        distance = symmetric_cross_entropy if self.symmetric else cross_entropy
+        value = distance(outputs.teacher, outputs.logits[0])
         return Loss.mean(value, terms={"teacher": value})
 
     @torch.no_grad()

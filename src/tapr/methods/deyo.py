@@ -23,8 +23,8 @@ class DeYO(Learner):
     patches ("patch"), all pixels ("pixel"), or hides the middle ("occlusion"). Without such images
     no step is taken.
 
-    Where paper and code part: `drop` is 0.3 in the paper's mild runs, 0.2 in its wild ones (`wild`)
-    and throughout the benchmark of ROID's authors (`benchmark`). The code knows top blocks by name
+    Where paper and code differ: `drop` is 0.3 in the paper's mild runs, 0.2 in its wild ones
+    (`wild`) and in the benchmark of ROID's authors (`benchmark`). The code knows top blocks by name
     (scope `named_norm`, in `released` and `benchmark`), we leave out the top quarter. Its occlusion
     is 112 pixels of 224; ours half the image. Its `reset` fails; ours resets.
     """

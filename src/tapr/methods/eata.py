@@ -28,7 +28,7 @@ class EATA(Learner):
 
     `source_images` is a tensor, batches of images, or the name of a data set, of whose
     `source_split` they are taken. The authors took clean validation images, the benchmark of ROID's
-    authors training images. For the rest of where paper and code part see ETA.
+    authors training images. For the rest of where paper and code differ see ETA.
     """
 
     title = "EATA"

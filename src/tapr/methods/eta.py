@@ -19,7 +19,7 @@ class ETA(Learner):
     counts. Without such an image no step is taken. `objective="come"` puts COME in the place of the
     entropy, in the filter and the weight too, as its authors did.
 
-    Where paper and code part: `released` adapts BatchNorm2d layers alone, at the rate of the
+    Where paper and code differ: `released` adapts BatchNorm2d layers alone, at the rate of the
     ImageNet script; the class's own default there is a threshold of ln(1000) / 2 - 1 (0.355 times
     ln K), which the script overrides by 0.4. The authors' `reset` keeps the average; ours does not.
     """

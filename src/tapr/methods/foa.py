@@ -54,7 +54,7 @@ class FOA(Adapter):
     paper = "Niu et al., ICML 2024"
     needs = Needs(
         source_images="for the statistics of its class tokens",
-        transformer="before whose blocks the prompts stand",
+        transformer="which gets the prompts as further tokens",
     )
     presets = {"imagenet-r": {"alignment": 0.2}}
     best: Tensor  # [P * D], the best prompts of the last batch
@@ -171,5 +171,7 @@ class FOA(Adapter):
             raise InputError("expected 2 source images or more, for a deviation, got 1")
         deviation, mean = torch.std_mean(tokens, 0)
         if not (deviation.isfinite().all() and mean.isfinite().all()):
-            raise ModelError("expected finite class tokens of the source images, got NaN or more")
+            raise ModelError(
+                "expected finite class tokens of the source images, got NaN or infinity"
+            )
         return deviation, mean

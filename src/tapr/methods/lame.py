@@ -21,7 +21,7 @@ class LAME(Loop):
     title = "LAME"
     only_own = True
     paper = "Boudiaf et al., CVPR 2022"
-    needs = Needs(features="by whose distances images are neighbours")
+    needs = Needs(features="whose distances say which images are neighbours")
     presets = {"released": {"kernel": "rbf"}}
 
     def __init__(

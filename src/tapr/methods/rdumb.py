@@ -16,7 +16,7 @@ class RDumb(Learner):
     """ETA, and back to the source every 1,000 batches. Moves norm scales; 1 forward, 1 backward.
 
     Press et al., NeurIPS 2023. Weights, optimiser and ETA's average return together, before the
-    batch that is due; batches without a step count, too. Where paper and code part: `released`
+    batch that is due; batches without a step count, too. Where paper and code differ: `released`
     calls images below ln(1000) / 2 - 1 reliable, 0.355 times ln K, not 0.4 times.
     """
 

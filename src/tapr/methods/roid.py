@@ -23,8 +23,8 @@ class ROID(Learner):
     every weight is the source's again. The answer, made before the step, is corrected by the
     batch's own class frequencies (`prior_correction`: "probabilities", "logits" or "none").
 
-    Where paper and code part: `released` multiplies logits, not probabilities, by the frequencies,
-    so that the answer depends on the logits' offset; makes one draw of the augmentation for the
+    Where paper and code differ: `released` multiplies logits, not probabilities, by the
+    frequencies, so that the answer depends on the logits' offset; draws one augmentation for the
     whole batch; and divides a short last batch by the configured batch size (`full_batch`: the
     largest so far). In both, the agreement teaches the original images, too (`detach=True`: not). A
     batch of one, where the code divides 0 by 0, counts as it is.

@@ -15,9 +15,9 @@ class RPL(Learner):
     """Trains on its own labels by a bounded loss. Moves norm scales; 1 forward, 1 backward.
 
     Rusak et al., TMLR 2022: generalised cross-entropy, (1 - p ** q) / q with q = `exponent`, to the
-    likeliest class; the labels are renewed at every step. Where paper and code part: the reference
-    script collects the normalisation scales and then hands all parameters to the optimiser
-    (`released`: SGD 7.5e-4 without momentum). `ccc` is the port by RDumb's authors.
+    likeliest class; the labels are renewed at every step. Where paper and code differ: the
+    reference script collects the normalisation scales, and then gives all parameters to the
+    optimiser (`released`: SGD 7.5e-4 without momentum). `ccc` is the port by RDumb's authors.
     """
 
     title = "RPL"

@@ -22,9 +22,9 @@ class SAR(Learner):
     below `recovery`, the model has become too sure of everything and returns to the source.
     `objective="come"` minimises COME instead.
 
-    Where paper and code part: None for `recovery` is 0.029 ln K, which is the paper's 0.2 for 1,000
-    classes; on ten classes 0.2 itself, which the code has as a literal, may recover at almost
-    every batch. The code forgets to forget the average at a recovery (`forget=False`), so that
+    Where paper and code differ: None for `recovery` is 0.029 ln K, which is the paper's 0.2 for
+    1,000 classes; on ten classes 0.2 itself, which the code has as a literal, may recover at almost
+    every batch. The code does not clear the average at a recovery (`forget=False`), so that
     recoveries repeat until it rises. It knows top blocks by the names they have in a few models
     (scope `named_norm`); by default the top quarter of the blocks is left out whatever the names.
     `released` has all three; `benchmark` is what ROID's authors ran: the same, but it forgets.

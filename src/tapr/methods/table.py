@@ -49,8 +49,8 @@ def adapt(
 ) -> Adapter:
     """Wrap a classifier so that it adapts while it predicts: call the result like the model.
 
-    The default, `steady`, needs forwards only and any batch size: docs/steady.md. The model is
-    copied, unless `inplace`. The options and their defaults are the preset's:
+    The default, `steady`, needs forward passes only and works with any batch size (docs/steady.md).
+    The model is copied, unless `inplace`. The options and their defaults are the preset's:
     `tapr.presets("pest")` shows them. `module:Class` names a method of your own.
 
     Images are pixels in [0, 1]; `mean` and `std` are what the model wants them normalised by, which
@@ -159,7 +159,7 @@ def load(
     for name in ("inplace", "model"):
         if name in saved:
             raise StateError(
-                f"{path} asks for {name}, which only a caller may: pass it to tapr.load"
+                f"{path} asks for {name}, which only the caller may choose: pass it to tapr.load"
             )
     for name in ("steps", "views"):
         number = saved.get(name, 0)

@@ -48,7 +48,7 @@ def read(path: Path | str) -> Checkpoint:
     if not path.is_file():
         made = "" if path.exists() else f"; `tapr train DATA --out {path.parent}` would make it"
         raise ModelError(
-            f"expected a model file, {path} is not one"
+            f"expected a model file, but {path} is not one"
             + (made if path.name == "model.safetensors" else "")
         )
     if path.suffix != ".safetensors":

@@ -90,12 +90,12 @@ def unused(model: nn.Module, contract: Contract) -> str:
     words = f"the model's config says mean {_told(said[0])} and deviation {_told(said[1])}"
     if contract.mean is None:
         return (
-            f"{words}, which nobody applies: pass preprocessing='model', and images='normalized' if"
+            f"{words}, which is not applied: pass preprocessing='model', and images='normalized' if"
             " you normalise them yourself"
         )
     if _same((contract.mean, contract.std), said):
         return ""
-    return f"{words}, you say {_told(contract.mean)} and {_told(contract.std)}: yours are used"
+    return f"{words}, you gave {_told(contract.mean)} and {_told(contract.std)}: yours are used"
 
 
 def own(model: nn.Module) -> dict[str, Any]:

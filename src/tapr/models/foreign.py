@@ -91,8 +91,8 @@ def _from_hugging_face(name: str) -> tuple[nn.Module, Mapping[str, Any]]:
     except Exception as error:  # not here, damaged, no classifier: many kinds
         why = str(error).strip().partition("\n")[0]
         raise ModelError(
-            f"{HF}{name} is no image classifier in a folder, or in the hub's cache, from where tapr"
-            f" reads without network: {why}; `hf download {name}` fetches one into the cache"
+            f"found no image classifier {HF}{name}, neither in a folder nor in the hub's cache"
+            f" (tapr downloads none): {why}; `hf download {name}` fetches one into the cache"
         ) from error
     said = contract.beside(Path(file).parent) if file else {}
     config: Any = model.config

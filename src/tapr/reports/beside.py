@@ -122,8 +122,8 @@ def _why(
         return ""
     nearest = min(reasons, key=len)
     if not nearest:
-        return "no published numbers beside these: in this setting there are none for the methods"
-    return f"no published numbers beside these: they are {'; '.join(nearest)}"
+        return "no published numbers shown: there are none for these methods in this setting"
+    return f"no published numbers shown: the nearest are {'; '.join(nearest)}"
 
 
 def _elsewhere(

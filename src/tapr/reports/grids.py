@@ -103,7 +103,7 @@ def _entry(system: System, axes: tuple[str, ...]) -> _Entry | None:
     at = tuple(records.setting(cell, axis, _MISSING) for axis in axes)
     if _MISSING in at:
         return None
-    named = system.named._replace(apart="", options=_without(system.options, axes))
+    named = system.named._replace(difference="", options=_without(system.options, axes))
     return _Entry(at, named, _without(system.recipe, axes) or {}, system)
 
 

@@ -48,7 +48,8 @@ def strips(setting: Setting) -> dict[str, Any] | None:
             if all(_told(batch, "verdict") == "ok" for batch in told):
                 well += 1
                 continue
-            stream = ", ".join(titles.long(shift) for shift in run.shifts[:3])
+            name = titles.long if len(run.shifts) == 1 else titles.corruption
+            stream = ", ".join(map(name, run.shifts[:3]))
             more = f" and {len(run.shifts) - 3} more" if len(run.shifts) > 3 else ""
             seed = f", seed {run.seed}" if len(system.seeds) > 1 else ""
             rows.append(
@@ -85,7 +86,7 @@ def words(told: Sequence[BatchRecord]) -> list[str]:
     """The strip in sentences: how many batches had which verdict, why, and what was done."""
     verdicts = Counter(_told(batch, "verdict") for batch in told)
     counts = [f"{verdicts[name]} {name}" for name in HEIGHTS if verdicts[name]]
-    found = [f"Of {len(told)} batches looked at: {', '.join(counts)}."]
+    found = [f"Of {len(told)} batches compared: {', '.join(counts)}."]
     reasons = Counter(_told(batch, "reason").partition(":")[2].strip() for batch in told)
     often = [reason for reason, _ in reasons.most_common() if reason][:1]
     found += [f"Mostly: {reason}." for reason in often]
@@ -104,7 +105,7 @@ def _bar(part: Part, place: int) -> dict[str, Any]:
         "height": HEIGHTS.get(part.verdict, 0),
         "kind": part.verdict,
         "sign": SIGNS.get(part.action, ""),
-        "about": f"images {part.first:,} to {part.last:,}: {part.verdict or 'not looked at'}{why};"
+        "about": f"images {part.first:,} to {part.last:,}: {part.verdict or 'not compared'}{why};"
         f" {did}",
     }
 

@@ -259,7 +259,7 @@ def _sentence(pairing: Pairing, metric: Metric) -> str:
     unit = {"%": " points", "": ""}.get(metric.unit, f" {metric.unit}")
     between = f"{metric.difference(pairing.difference)}{unit}"
     if pairing.interval is None:
-        return f"B minus A: {between}; how sure that is, these records do not say."
+        return f"B minus A: {between}; these records do not say how sure that is."
     low, high = pairing.interval
     between += f", 95 % interval {metric.difference(low)} to {metric.difference(high)}"
     if low <= 0 <= high:

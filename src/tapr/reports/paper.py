@@ -31,7 +31,7 @@ class Published(NamedTuple):
         """What was published for a system's method with its options, if it stands for itself."""
         mine = (system.method, system.options)
         found = (each.accuracy for each in self.numbers if (each.method, each.options) == mine)
-        return None if system.apart else next(found, None)
+        return None if system.differing else next(found, None)
 
 
 def _numbers(source: float, tent: float, randaugment: float, augmix: float) -> tuple[Number, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ENTRY = 1.6  # inches of an entry of a legend
 _LETTER, _LINE = 4.4, 9.0  # points of a letter's width and of a line, in a small font
+_NAME = 45  # points of a domain's name above a figure
 _POINTS = 12  # a stream of more batches than this is smoothed to about so many
 
 
@@ -277,17 +278,24 @@ def _along(axes: Axes, table: Table) -> None:
     axes.grid(axis="y")
     axes.xaxis.set_major_formatter(need("matplotlib.ticker").StrMethodFormatter("{x:,.0f}"))
     starts = boundaries(table.setting)
-    for start, domain in starts if len(starts) > 1 else []:
+    if len(starts) > 1:
+        _name_domains(axes, starts)
+
+
+def _name_domains(axes: Axes, starts: Sequence[tuple[float, Shift]]) -> None:
+    """A line where each domain of the stream begins, and its name above the line."""
+    for start, _ in starts:
         axes.axvline(start, color=FAINT, linewidth=0.8, linestyle=":")
-        axes.text(
-            start,
-            1.0,
-            f" {titles.short(domain, True)}",
-            fontsize=7,
-            rotation=90,
-            va="top",
-            transform=axes.get_xaxis_transform(),
-        )
+    above = axes.secondary_xaxis("top")
+    room = 72 * axes.figure.get_size_inches()[0] / len(axes.figure.axes) / len(starts)
+    above.set_xticks(
+        [start for start, _ in starts],
+        [titles.short(domain, True) for _, domain in starts],
+        fontsize=7,
+        **({"ha": "left"} if room > _NAME else {"rotation": 90}),
+    )
+    above.tick_params(length=0, pad=2)
+    above.spines["top"].set_visible(False)
 
 
 def _caption(table: Table) -> str:

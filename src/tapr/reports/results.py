@@ -51,23 +51,23 @@ class System:
     """One method with one table of options: a row."""
 
     label: str  # what the spec calls it
-    apart: Mapping[str, Any]  # the options that tell it from other systems of its label
+    differing: Mapping[str, Any]  # the options that tell it from other systems of its label
     runs: list[RunRecord]
 
     @property
     def name(self) -> str:
         """The label, with the options that differ where there are several systems of it."""
-        return self.label + self._apart
+        return self.label + self._difference
 
     @property
     def named(self) -> titles.Named:
-        """What its title follows from; options that tell it apart stand behind the title."""
+        """What its title follows from; options in which it differs from others follow the title."""
         cell = self.runs[0].cell
         options = cell.get("options")
         if options is not None:
-            options = {key: value for key, value in options.items() if key not in self.apart}
+            options = {key: value for key, value in options.items() if key not in self.differing}
         title = str(cell.get("title") or self.method)
-        return titles.Named(self.label, self.method, title, options, self._apart)
+        return titles.Named(self.label, self.method, title, options, self._difference)
 
     @property
     def method(self) -> str:
@@ -112,8 +112,8 @@ class System:
         return sorted({run.seed for run in self.runs})
 
     @property
-    def _apart(self) -> str:
-        listed = ", ".join(f"{key}={value}" for key, value in self.apart.items())
+    def _difference(self) -> str:
+        listed = ", ".join(f"{key}={value}" for key, value in self.differing.items())
         return f" ({listed})" if listed else ""
 
 
@@ -228,7 +228,7 @@ def _systems(runs: list[RunRecord], problems: list[str]) -> list[System]:
         recipes.setdefault(label, []).append(group[0].recipe)
     systems = []
     for (label, _), group in groups.items():
-        system = System(label, _apart(group[0].recipe, recipes[label]), group)
+        system = System(label, _differing(group[0].recipe, recipes[label]), group)
         systems.append(replace(system, runs=_once(system.name, group, problems)))
     return sorted(systems, key=lambda s: (titles.rank(s.named), _natural(s.name)))
 
@@ -247,7 +247,7 @@ def _once(name: str, runs: list[RunRecord], problems: list[str]) -> list[RunReco
     return list(kept.values())
 
 
-def _apart(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> dict[str, Any]:
+def _differing(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> dict[str, Any]:
     """The options that tell this table from the others of the same label."""
     mine, others = _flat(recipe), [_flat(other) for other in all_of_it]
     keys = sorted({key for other in others for key in other | mine})

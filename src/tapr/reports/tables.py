@@ -94,7 +94,10 @@ def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
     others = beside(
         setting.facts,
         {domain.corruption for domain in domains},
-        [(system.method, None if system.apart else system.options) for system in setting.systems],
+        [
+            (system.method, None if system.differing else system.options)
+            for system in setting.systems
+        ],
         TABLES if metric is ACCURACY else (),
     )
     return Table(

@@ -48,10 +48,11 @@ KNOWN = (
         {"lr": 0.0},
         Look("PEST gradient off", "PEST with its gradient off", "#cc78bc", "P"),
     ),
+    Known("steady", {}, Look("steady", "steady", "#7a5195", "X")),
 )
 UNADAPTED, RANDAUGMENT = KNOWN[0].look, KNOWN[3].look
-_SPARE = ("#56b4e9", "#ca9161", "#b5a400", "#7a5195", "#4d4d4d")
-_MARKERS = ("X", "*", "p", "h", "<", ">")
+_SPARE = ("#56b4e9", "#ca9161", "#b5a400", "#fb8fd0", "#4d4d4d")
+_MARKERS = ("*", "p", "h", "<", ">", "d")
 
 
 class Named(NamedTuple):
@@ -61,7 +62,7 @@ class Named(NamedTuple):
     method: str  # its own name
     title: str = ""  # its own name for people
     options: Mapping[str, Any] | None = None  # besides its defaults; None: not known
-    apart: str = ""  # what tells it from others of the same label, e.g. " (lr=0.1)"
+    difference: str = ""  # what tells it from others of the same label, e.g. " (lr=0.1)"
 
 
 def rank(named: Named) -> int:
@@ -74,7 +75,8 @@ def looks(systems: Sequence[Named]) -> list[Look]:
     """A look for each; what is not known, or there twice, gets a spare colour.
 
     >>> known = Named("mine", "tent", options={})
-    >>> [look.title for look in looks([known, known._replace(apart=" (lr=1)"), Named("a", "b")])]
+    >>> other = known._replace(difference=" (lr=1)")
+    >>> [look.title for look in looks([known, other, Named("a", "b")])]
     ['Tent', 'Tent (lr=1)', 'a']
     """
     found: list[Look] = []
@@ -86,7 +88,7 @@ def looks(systems: Sequence[Named]) -> list[Look]:
         if look is None or any(colour == other.colour for other in found):
             colour, marker = _SPARE[spare % len(_SPARE)], _MARKERS[spare % len(_MARKERS)]
             spare += 1
-        found.append(Look(title + system.apart, spoken + system.apart, colour, marker))
+        found.append(Look(title + system.difference, spoken + system.difference, colour, marker))
     return [_distinct(look, system, found) for look, system in zip(found, systems, strict=True)]
 
 
@@ -147,7 +149,7 @@ def listed(words: list[str]) -> str:
 
 
 def count(number: object) -> str:
-    """A whole number with its thousands apart; a question mark when it is not known.
+    """A whole number with commas between thousands; a question mark when it is not known.
 
     >>> count(10000), count(None)
     ('10,000', '?')

@@ -251,5 +251,5 @@ def _environments(runs: Iterable[RunRecord]) -> list[str]:
     keys = ("machine", "threads")
     places = {tuple(str(run.environment.get(key)) for key in keys) for run in runs}
     if len(places) > 1:
-        found.append("Not all runs come from one machine and thread count: compare no speeds.")
+        found.append("The runs come from several machines or thread counts: do not compare speeds.")
     return found

@@ -25,8 +25,8 @@ from tapr.runs.folder import Reader
 CANDIDATES = ("source", "steady", "norm", "norm:statistics=running", "tent", "roid", "shot", "lame")
 LEAST = 64  # images to choose by
 NO_WITNESS = (
-    "the model has no batch-norm layers: the witness is the source model itself on other views, and"
-    " takes its side; the ranking of what learns says little"
+    "the model has no batch-norm layers, so that the source model itself, on other views, is the"
+    " judge and favours itself: the ranking of methods that learn means little"
 )
 
 

@@ -69,13 +69,13 @@ def _read_list(path: Path) -> list[str]:
         raise InputError(f"expected a folder, a text file that lists images, or -, got {path}")
     try:
         if not _may_be_read(path):
-            raise DataError(f"expected a text file with one path per line, {path} is a device")
+            raise DataError(f"expected a text file with one path per line, but {path} is a device")
         with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             names = list(_lines(file))
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
     if not names or any("\0" in name for name in names[:1]):
-        raise DataError(f"expected a text file with one path per line, {path} is not one")
+        raise DataError(f"expected a text file with one path per line, but {path} is not one")
     return names
 
 

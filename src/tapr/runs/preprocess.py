@@ -127,7 +127,7 @@ def _contradictions(said: Mapping[str, Any], given: Mapping[str, Any]) -> Iterat
             continue
         own, asked = (inputs.numbers(key, each[key], count) for each in (said, given))
         if own != asked:
-            yield f"the model's config says {key} {list(own)}, you say {list(asked)}: yours is used"
+            yield f"the model's config has {key} {list(own)}, you gave {list(asked)}: yours is used"
 
 
 def _beside(name: str) -> dict[str, Any]:

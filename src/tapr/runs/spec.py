@@ -54,7 +54,7 @@ _LATER = Role(later=True)
 
 
 class Spec(BaseModel):
-    """A benchmark; every field may stand in the TOML file."""
+    """A benchmark; the TOML file may set every field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -69,16 +69,15 @@ class Spec(BaseModel):
     corruptions: Annotated[
         tuple[str, ...],
         Field(
-            description="The corruptions of the images, with commas between their names: the"
-            " standard 15 by default, `none` for the images as they are, `clean` for these beside"
-            " others."
+            description="The corruptions, separated by commas: the standard 15 by default. `none`"
+            " leaves the images as they are; `clean` among other names adds the uncorrupted images."
         ),
         _UNCOMMON,
     ] = tuple(names.STANDARD)
     severities: Annotated[
         tuple[Annotated[int, Field(ge=1, le=5)], ...],
         Field(
-            description="The severity of the corruptions, from 1 to 5; several with commas between."
+            description="The severity of the corruptions, from 1 to 5; separate several by commas."
         ),
         Role(("--severity",), common=False),
     ] = (5,)
@@ -89,22 +88,22 @@ class Spec(BaseModel):
     protocol: Annotated[
         str,
         Field(
-            description="How domains follow each other: `each`, `continual`, `mixed`, `gradual`,"
-            " `alternating` (a batch of each in turn)."
+            description="How domains follow each other: `each` (with a reset before each),"
+            " `continual`, `mixed`, `gradual`, or `alternating` (a batch of each in turn)."
         ),
     ] = "each"
     order: Annotated[
         str | None,
         Field(
-            description="How images follow each other: `listed`, `shuffled`, `sorted`, `dirichlet`,"
-            " `correlated`, `shift`."
+            description="How images follow each other: `listed`, `shuffled`, `sorted` (by class),"
+            " `dirichlet`, `correlated` or `shift`."
         ),
     ] = None
     delta: Annotated[
         Annotated[float, Field(gt=0, allow_inf_nan=False)],
         Field(
             description="The concentration of the orders `dirichlet` and `correlated`: the smaller"
-            " it is, the longer are the runs of one class."
+            " it is, the longer the runs of one class."
         ),
         _LATER,
     ] = 0.1
@@ -118,12 +117,12 @@ class Spec(BaseModel):
     ] = 0.5
     burst: Annotated[
         Annotated[int, Field(ge=1)],
-        Field(description="How many times in a row each image comes."),
+        Field(description="How many times in a row each image is shown."),
         _LATER,
     ] = 1
     rounds: Annotated[
         Annotated[int, Field(ge=1)],
-        Field(description="How many times in a row the whole stream comes, without a reset."),
+        Field(description="How many times the whole stream is repeated, without a reset."),
         _LATER,
     ] = 1
     clean: Annotated[
@@ -134,8 +133,8 @@ class Spec(BaseModel):
     blank: Annotated[
         str | None,
         Field(
-            description="Four batches of images that show nothing, before the stream: `black`,"
-            " `constant` or `noise`."
+            description="Put four batches of blank images before the stream: `black`, `constant`"
+            " (one colour) or `noise`."
         ),
         _LATER,
     ] = None
@@ -162,13 +161,13 @@ class Spec(BaseModel):
         str | None,
         Field(
             description="The size of a folder's images, `224` or `3x224x224` (channels, height,"
-            " width); the model's unless said. Or a size that the spec has, such as `small`."
+            " width); by default the model's. Or the name of a size in the spec, such as `small`."
         ),
         _LATER,
     ] = None
     crop: Annotated[
         Annotated[float, Field(gt=0, le=1)] | None,
-        Field(description="The share of the shorter side that the crop of an image keeps."),
+        Field(description="The share of an image's shorter side that is kept by the crop."),
         _LATER,
     ] = None
     interpolation: Annotated[
@@ -183,20 +182,20 @@ class Spec(BaseModel):
     ] = ()
     std: Annotated[
         tuple[float, ...],
-        Field(description="The deviation of each channel, e.g. `0.229,0.224,0.225`."),
+        Field(description="The standard deviation of each channel, e.g. `0.229,0.224,0.225`."),
         _LATER,
     ] = ()
     methods: Annotated[
         dict[str, Table],  # label -> method and options
         Field(
-            description="The methods, with commas between: labels of the spec, names with options"
+            description="The methods, separated by commas: labels of the spec, names with options"
             " such as `pest:augmentation=randaugment:lr=0`, or your own `module:Class`."
         ),
         Role(("--methods", "--method"), common=False),
     ]
     seeds: Annotated[
         tuple[int, ...],
-        Field(description="The seed of the methods and of the order; several with commas between."),
+        Field(description="The seed of the methods and of the order; separate several by commas."),
         Role(("--seed",), common=False),
     ] = (0,)
     device: Annotated[

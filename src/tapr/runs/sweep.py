@@ -73,7 +73,9 @@ def expand(values: Mapping[str, Any], over: Over) -> list[Spec]:
         made.append(specs.make({**values, **fields, "methods": methods}))
     for key in over:
         if key not in used:
-            raise UnknownNameError(f"unknown key {key!r} to go over; {suggest(key, _known(base))}")
+            raise UnknownNameError(
+                f"unknown key {key!r} to sweep over; {suggest(key, _known(base))}"
+            )
     return made
 
 

@@ -146,9 +146,11 @@ class Training:
         other = [key for key in mine if saved["recipe"].get(key) != mine[key]]
         if other:
             differences = ", ".join(
-                f"{key} {saved['recipe'].get(key)!r} there, {mine[key]!r} asked" for key in other
+                f"{key} {saved['recipe'].get(key)!r} there, {mine[key]!r} here" for key in other
             )
-            raise StateError(f"the checkpoint in {self.folder} has another recipe: {differences}")
+            raise StateError(
+                f"the checkpoint in {self.folder} was made with other settings: {differences}"
+            )
         self.model.load_state_dict(saved["model"])
         self.average.load_state_dict(saved["average"])
         self.optimizer.load_state_dict(saved["optimizer"])

@@ -123,7 +123,7 @@ class Cluster:
         most = self._here.settings.max_streams
         check_name(name)
         if name not in self._places and len(self._places) >= most:
-            raise FullError(f"expected at most {most} streams, got another one")
+            raise FullError(f"expected at most {most} streams, got one more")
         return self._run(self._predict(name, images, request))
 
     def ask(self, name: str, do: Callable[[Streams], T]) -> "Future[T]":
@@ -199,7 +199,7 @@ class Cluster:
         held = Counter(self._places.values())
         self._places[name] = number = min(up, key=lambda each: held[each])
         if place is not None:
-            log.warning("the stream %s goes from replica %s to %s", name, place, number)
+            log.warning("the stream %s moves from replica %s to %s", name, place, number)
         return number
 
     def _forget(self, name: str) -> None:

@@ -190,7 +190,7 @@ class Engine:
         try:
             self.streams.tidy()
         except Exception:  # the next turn comes all the same
-            log.exception("a stream could not be saved or put away")
+            log.exception("a stream could not be saved or moved to disk")
         return True
 
     def _next(self) -> tuple[Any, list[Waiting]]:
@@ -346,5 +346,5 @@ def _settle(done: "Future[Any]", do: Callable[[], Any]) -> None:
         done.set_result(do())
     except Exception as error:
         if not isinstance(error, TaprError):
-            log.exception("what an operator asked for failed")
+            log.exception("an operator's request failed")
         done.set_exception(error)

@@ -90,7 +90,7 @@ class Streams:
         if name not in self.all:
             if len(self.all) >= self.settings.max_streams:
                 raise FullError(
-                    f"expected at most {self.settings.max_streams} streams, got another one"
+                    f"expected at most {self.settings.max_streams} streams, got one more"
                 )
             stream = Stream(name, About(created=time.time()), self.source)
             stream.snapped = stream.used = stream.since = self.clock()
@@ -136,7 +136,7 @@ class Streams:
     def save(self, stream: Stream) -> bool:
         """Write a stream's state; False, and a line in the log, when that fails."""
         if not self.shelf.owns(stream.name):
-            log.warning("the stream %s is another replica's by now: not saved", stream.name)
+            log.warning("the stream %s belongs to another replica by now: not saved", stream.name)
             self._forget(stream.name)
             return True
         try:

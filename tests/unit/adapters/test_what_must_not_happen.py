@@ -198,7 +198,7 @@ def forge(file: Path, **recipe: Any) -> None:
 
 def test_a_file_does_not_adapt_the_callers_own_model(saved: Path) -> None:
     forge(saved, inplace=True)
-    with pytest.raises(StateError, match="asks for inplace, which only a caller may"):
+    with pytest.raises(StateError, match="asks for inplace, which only the caller may choose"):
         tapr.load(saved, small_model())
 
 

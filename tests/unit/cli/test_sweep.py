@@ -101,7 +101,7 @@ def test_finished_cells_are_copied_to_a_url_and_come_back_from_there(
         (["ablate", "batchsize"], "unknown ablation 'batchsize'; did you mean 'batch-size'"),
         (["sweep", "demoo"], "unknown spec 'demoo'; did you mean 'demo'"),
         (["sweep", "demo", "--over", "lr"], "expected --over key=a,b,c, got 'lr'"),
-        (["sweep", "demo", "--over", "stps=1"], "unknown key 'stps' to go over; did you mean 'st"),
+        (["sweep", "demo", "--over", "stps=1"], "unknown key 'stps' to sweep over; did you mean '"),
         (["sweep", "demo", "--over", "images=0"], "images in the spec"),
         (["sweep", "demo", "--copy-to", "s4://a"], "expected --copy-to as a URL for fsspec, got"),
     ],

@@ -154,9 +154,9 @@ def test_a_config_that_is_not_used_is_said(
     notes = [
         text for level, text in tapr.check(net, batches[0], "norm").findings if level == "note"
     ]
-    assert any("which nobody applies: pass preprocessing='model'" in note for note in notes)
+    assert any("which is not applied: pass preprocessing='model'" in note for note in notes)
     notes = [text for level, text in tapr.check(net, None, "norm", **HALF).findings]
-    assert any("you say 0.5, 0.5, 0.5 and 0.5, 0.5, 0.5: yours are used" in note for note in notes)
+    assert any("you gave 0.5, 0.5, 0.5 and 0.5, 0.5, 0.5: yours are used" in note for note in notes)
     fine = str(tapr.check(net, batches[0], "norm", preprocessing="model"))
     assert "normalised by mean [0.485, 0.456, 0.406]" in fine
     assert "nobody" not in fine

@@ -62,7 +62,7 @@ def test_in_another_setting_there_is_none_and_the_line_says_why(
     shown = found(**changed)
     assert not shown.any
     assert shown.numbers == [None] * 4
-    assert shown.line.startswith("no published numbers beside these: ")
+    assert shown.line.startswith("no published numbers shown: ")
     assert said in shown.line
     assert "\n" not in shown.line
 
@@ -134,4 +134,4 @@ def test_without_a_match_a_report_has_the_reason_and_no_column(make_run: Make) -
     shown = table(setting)
     assert not shown.has_published
     assert "published |" not in export.to_markdown([shown])
-    assert any(note.startswith("No published numbers beside these") for note in notes(shown))
+    assert any(note.startswith("No published numbers shown") for note in notes(shown))

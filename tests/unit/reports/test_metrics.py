@@ -203,7 +203,7 @@ def test_the_page_and_the_comparison_take_any_metric(bench: Path, tmp_path: Path
     assert "McNemar" in text
     command[-1] = "time"
     text = CliRunner().invoke(app, command, catch_exceptions=False).stdout
-    assert "B minus A: +4.000 ms; how sure that is" in text
+    assert "B minus A: +4.000 ms; these records do not say how sure" in text
 
 
 def test_two_sides_of_a_calibration(make_run: Make) -> None:

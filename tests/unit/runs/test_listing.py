@@ -47,7 +47,7 @@ def test_shuffled_by_the_seed() -> None:
     [
         ("nowhere", "cannot read nowhere: No such file"),
         ("photos/a.webp", "expected a folder, a text file that lists images, or -, got photos/a"),
-        ("empty.txt", r"one path per line, empty\.txt is not one"),
+        ("empty.txt", r"one path per line, but empty\.txt is not one"),
         ("empty", r"expected images \(\.bmp, .* below empty, found none"),
     ],
 )

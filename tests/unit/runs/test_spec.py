@@ -165,7 +165,7 @@ def test_a_new_field_is_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     flag = signature(command).parameters["frame"].default
     assert (flag.param_decls, flag.help) == (
         ("--frame",),
-        "The side of the frame, in pixels.  [default: the spec's, or 32]",
+        "The side of the frame, in pixels.  [default: from the spec, or 32]",
     )
     command(**dict.fromkeys(signature(command).parameters) | {"spec": "a", "frame": 16})
     assert asked == [{"frame": 16}]

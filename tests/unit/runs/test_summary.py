@@ -122,7 +122,7 @@ def test_the_numbers() -> None:
     shown = text(summary)
     for line in (
         "4 images predicted, 1 could not be read or predicted",
-        "changed against the unadapted model  2 (50.0%)",
+        "predictions that adaptation changed  2 (50.0%)",
         "mean entropy                         1.100 -> 0.300 nats (at most 1.609)",
         "bee       1 ->       3  ##############################",
         "ant       2 ->       1  ##########",

@@ -255,7 +255,7 @@ def test_a_grid_without_values_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"stesp": [1]}, "unknown key 'stesp' to go over; did you mean 'steps'"),
+        ({"stesp": [1]}, "unknown key 'stesp' to sweep over; did you mean 'steps'"),
         ({"severitys": [1]}, "unknown key 'severitys'"),
         ({"lr": []}, "expected lr over a list of values, got \\[\\]"),
         ({"lr": 0.1}, "expected lr over a list of values, got 0.1"),

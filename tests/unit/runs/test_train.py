@@ -92,7 +92,7 @@ def test_another_recipe_is_not_resumed(tmp_path: Path) -> None:
     trained(tmp_path, steps=4)
     other = Training(replace(RECIPE, seed=7), stripes(), tmp_path)
     before = {key: value.clone() for key, value in other.model.state_dict().items()}
-    with pytest.raises(StateError, match="another recipe: seed 0 there, 7 asked"):
+    with pytest.raises(StateError, match="made with other settings: seed 0 there, 7 here"):
         other.resume()
     assert all(torch.equal(value, before[key]) for key, value in other.model.state_dict().items())
 
