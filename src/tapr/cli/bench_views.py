@@ -188,7 +188,9 @@ def table(view: Shown) -> Table:
     titles = view.titles
     columns = list(dict.fromkeys(cell.column for cell in view.cells))
     tall = len(titles) > MOST_ACROSS or any(cell.variant for cell in view.cells)
-    shown = Table(box=SIMPLE_HEAD, caption=_caption(view), show_footer=not tall)
+    shown = Table(
+        box=SIMPLE_HEAD, caption=_caption(view), show_footer=not tall and len(columns) > 1
+    )
     (_fill_tall if tall else _fill)(shown, view, titles, columns)
     return shown
 

@@ -66,7 +66,7 @@ def test_many_methods_have_a_column(files: Path) -> None:
 
 def test_for_another_model_a_line_says_why_there_is_none(files: Path) -> None:
     text = printed("--model", "mine.safetensors", "--methods", "source")
-    assert "they are for WRN-28-10, here the model is mine.safetensors" in text
+    assert "the nearest are for WRN-28-10, here the model is mine.safetensors" in text
     assert not any(line.strip().startswith("published  ") for line in text.splitlines())
 
 
