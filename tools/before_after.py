@@ -21,9 +21,10 @@ from tapr.streams import Stream, corrupted
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "before-after.png"
 CORRUPTIONS = ("gaussian_noise", "glass_blur", "snow", "contrast")
 SHOWN = ("gaussian_noise", "contrast")
-IMAGES, BATCH, ACROSS = 1000, 50, 8
+IMAGES, BATCH, ACROSS = 1000, 50, 6
 FIRST = IMAGES - 200
 WINDOW = 200  # images of the moving average
+SMALL, LARGE = 11, 13  # the sizes of letters, in points
 RIGHT, WRONG = "#1a7f37", "#c0341d"
 COLOURS = {"source": "#6b7280", "steady": "#0b62b8"}
 TITLES = {"source": "the model, unadapted", "steady": "the same model, adapting"}
@@ -50,7 +51,7 @@ def draw_row(row: Any, corruption: str, data: Any, found: dict[str, NDArray[np.i
     start = CORRUPTIONS.index(corruption) * IMAGES
     labels = data.labels[:IMAGES]
     scores = [f"{(guess[start : start + IMAGES] == labels).mean():.0%}" for guess in found.values()]
-    row[0].set_ylabel(f"{corruption.replace('_', ' ')}\n{' → '.join(scores)}", fontsize=11)
+    row[0].set_ylabel(f"{corruption.replace('_', ' ')}\n{' → '.join(scores)}", fontsize=LARGE)
     pixels = tapr.corruptions.corrupt(data.images[:IMAGES], corruption, 5)
     for axes, number in zip(row, range(FIRST, FIRST + ACROSS), strict=True):
         draw_photograph(axes, pixels[number])
@@ -58,7 +59,8 @@ def draw_row(row: Any, corruption: str, data: Any, found: dict[str, NDArray[np.i
             said = guess[start + number]
             axes.annotate(
                 ("before: ", "after: ")[line] + data.classes[said],
-                (0.5, -0.04 - 0.15 * line),
+                (0.5, -0.04 - 0.14 * line),
+                fontsize=SMALL,
                 xycoords="axes fraction",
                 ha="center",
                 va="top",
@@ -78,16 +80,18 @@ def draw_line(axes: Axes, right: dict[str, NDArray[np.bool_]]) -> None:
             mean = 100 * sums / np.minimum(counts, WINDOW)
             axes.plot(start + counts[BATCH:], mean[BATCH:], color=COLOURS[method], linewidth=2)
         axes.axvline(start, color="#c9ced6", linewidth=0.8, linestyle=":")
-        axes.text(start + 15, 97, corruption.replace("_", " "), fontsize=9, va="top")
+        axes.text(start + 15, 97, corruption.replace("_", " "), fontsize=SMALL, va="top")
     for method, hits in right.items():
         text = f"{TITLES[method]}: {hits.mean():.0%}"
         axes.plot([], [], color=COLOURS[method], linewidth=2, label=text)
     axes.set(xlim=(0, len(CORRUPTIONS) * IMAGES), ylim=(0, 100), ylabel="accuracy, %")
-    axes.set_xlabel(f"images seen (mean of the last {WINDOW})")
+    axes.set_xlabel(f"images seen (mean of the last {WINDOW})", fontsize=SMALL)
+    axes.yaxis.label.set_size(SMALL)
+    axes.tick_params(labelsize=SMALL)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="lower left", frameon=False, ncols=2)
+    axes.legend(loc="lower left", frameon=False, ncols=2, fontsize=SMALL)
 
 
 def main() -> None:
@@ -97,18 +101,18 @@ def main() -> None:
     assert data.labels is not None
     found = {method: predictions(method) for method in COLOURS}
     labels = np.tile(data.labels[:IMAGES], len(CORRUPTIONS))
-    figure = pyplot.figure(figsize=(11, 8.4), layout="constrained")
-    halves: Any = figure.subfigures(2, 1, height_ratios=[5.6, 2.8])
+    figure = pyplot.figure(figsize=(9.4, 9.4), layout="constrained")
+    halves: Any = figure.subfigures(2, 1, height_ratios=[6.3, 3.1], hspace=0.03)
     upper, lower = halves
     grid = upper.subplots(1 + len(SHOWN), ACROSS)
     for axes, number in zip(grid[0], range(FIRST, FIRST + ACROSS), strict=True):
         draw_photograph(axes, data.images[number])
-        axes.set_xlabel(data.classes[data.labels[number]], fontsize=11)
-    grid[0, 0].set_ylabel("original", fontsize=11)
+        axes.set_xlabel(data.classes[data.labels[number]], fontsize=LARGE)
+    grid[0, 0].set_ylabel("original", fontsize=LARGE)
     for row, corruption in zip(grid[1:], SHOWN, strict=True):
         draw_row(row, corruption, data, found)
     draw_line(lower.subplots(), {method: guess == labels for method, guess in found.items()})
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(PICTURE, dpi=125)
 
 
 if __name__ == "__main__":

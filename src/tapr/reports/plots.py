@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ENTRY = 1.6  # inches of an entry of a legend
+_KEY, _WIDTH = 0.55, 0.085  # inches of its mark and of a letter
 _LETTER, _LINE = 4.4, 9.0  # points of a letter's width and of a line, in a small font
 _NAME = 45  # points of a domain's name above a figure
 _POINTS = 12  # a stream of more batches than this is smoothed to about so many
@@ -39,9 +40,10 @@ def _figure(width: float, height: float, panels: int = 1) -> tuple[Figure, list[
 
 
 def _legend(figure: Figure, handles: Mapping[str, Any]) -> None:
-    columns = max(1, int(figure.get_figwidth() / _ENTRY))
+    row = sum(_KEY + _WIDTH * len(title) for title in handles)
+    columns = int(figure.get_figwidth() / _ENTRY) if row > figure.get_figwidth() else len(handles)
     figure.legend(
-        handles.values(), handles, loc="outside upper left", ncols=columns, handlelength=1.6
+        handles.values(), handles, loc="outside upper left", ncols=max(1, columns), handlelength=1.6
     )
 
 
@@ -291,7 +293,7 @@ def _name_domains(axes: Axes, starts: Sequence[tuple[float, Shift]]) -> None:
     above.set_xticks(
         [start for start, _ in starts],
         [titles.short(domain, True) for _, domain in starts],
-        fontsize=7,
+        fontsize=8,
         **({"ha": "left"} if room > _NAME else {"rotation": 90}),
     )
     above.tick_params(length=0, pad=2)
