@@ -1,4 +1,4 @@
-"""The vocabulary of shapes: what travels between the layers.
+"""The values that the layers pass to each other, with their shapes.
 
 V views, B images, K classes, D features; view 0 is the original image.
 """
@@ -22,7 +22,7 @@ class Batch(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What a model said about a batch: all that an objective or a correction may look at."""
+    """What a model returned for a batch: all that an objective or a correction may use."""
 
     logits: Tensor  # [V, B, K]
     images: Tensor  # [B, C, H, W]
@@ -38,7 +38,7 @@ class Outputs(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What an objective makes of a batch. `total` is what the step descends."""
+    """What an objective computes for a batch; a step minimises `total`."""
 
     total: Tensor  # a scalar
     per_image: Tensor  # [B]
@@ -59,7 +59,7 @@ Verdict = Literal["ok", "watch", "harm"]
 
 
 class Health(NamedTuple):
-    """How an adapted model does beside the source model on the same images, without labels.
+    """How an adapted model compares with the source model on the same images, without labels.
 
     Predictions are compared over the last few hundred images; docs/health.md says what follows.
     """
@@ -67,11 +67,11 @@ class Health(NamedTuple):
     verdict: Verdict = "ok"
     reason: str = ""  # in a sentence; "" when all is well
     action: str = ""  # what the guard did about it; "" for nothing
-    images: int = 0  # that both models have seen, of those that are remembered
-    credit: float = 0.0  # how much more the witness believes the adapted model, from -1 to 1
-    support: float = 0.0  # the same, with the source model as a third voice
-    agreement: float = 1.0  # the share of them that both put into the same class
-    entropy: float = 0.0  # mean, in parts of ln K, the most possible; so are the next five
+    images: int = 0  # the number of images that were compared
+    credit: float = 0.0  # how much more a witness believes the adapted model, from -1 to 1
+    support: float = 0.0  # the same, with the source model as part of the witness
+    agreement: float = 1.0  # the share of images for which both predict the same class
+    entropy: float = 0.0  # the mean, as a share of ln K, the largest possible; so the next five
     source_entropy: float = 0.0
     information: float = 0.0  # entropy of the mean prediction minus mean entropy
     source_information: float = 0.0
@@ -79,7 +79,7 @@ class Health(NamedTuple):
     source_spread: float = 0.0
     views: float = 1.0  # probability that two views of an image agree, by the source model
     shift: tuple[float, ...] = ()  # nats between the images and the source, by batch-norm layer
-    distance: float = 0.0  # of the parameters from the source's, in parts of these
+    distance: float = 0.0  # of the parameters from the source's, relative to these
 
 
 class Prediction(NamedTuple):
@@ -93,10 +93,10 @@ class Prediction(NamedTuple):
     refused: int = 0  # steps that the guard rolled back
     forward: int = 0  # images that went through the model, or a teacher
     backward: int = 0  # images that went back through it
-    seconds: float = 0.0  # for the batch, on the clock of the machine that asked
-    timings: Mapping[str, float] = {}  # seconds by what they went into: views, learning, predicting
+    seconds: float = 0.0  # the time that the batch took
+    timings: Mapping[str, float] = {}  # seconds spent on views, on learning and on predicting
     shadow: int = 0  # images that went through the source model for the guard, not in `forward`
-    health: Health | None = None  # None when the guard is off, or did not look at this batch
+    health: Health | None = None  # None when the guard is off, or did not compare this batch
 
 
 def mean_of(values: Tensor, keep: Tensor) -> Tensor:

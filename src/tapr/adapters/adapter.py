@@ -110,7 +110,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def passes(self) -> Passes:
-        """What the method costs at most: images through the model, per image predicted."""
+        """What the method costs at most: passes through the model for each image predicted."""
         return Passes(forward=1, backward=0)
 
     @property
@@ -125,7 +125,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def policy(self) -> str:
-        """Whose batch-norm statistics predict, in words."""
+        """Whose batch-norm statistics are used to predict, in words."""
         return "source"
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Adapter(nn.Module, ABC):
 
     @final
     def cost(self, shape: Sequence[int]) -> Cost:
-        """What a batch of images of this shape [B, C, H, W] will cost; measured on one image."""
+        """What a batch of this shape [B, C, H, W] will cost, estimated from one image."""
         return predicted(self.model, self.passes, self.together, shape, self.held(), self.alone)
 
     def held(self) -> int:

@@ -55,9 +55,9 @@ class Ensemble(Keeper):
 class Recover(Keeper):
     """Returns to the source model when a moving average of the loss falls below `threshold`.
 
-    Without a threshold that is `share` of ln K, the entropy of knowing nothing. The average starts
-    anew with the model, unless `forget` is off: then the model recovers again after every step
-    until the average has risen.
+    Without a threshold it is `share` of ln K, the entropy of a uniform prediction. The average is
+    cleared together with the model, unless `forget` is off: then the model returns to the source
+    after every step until the average has risen.
     """
 
     average: Tensor

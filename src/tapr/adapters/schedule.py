@@ -15,7 +15,7 @@ FORGETTING = 0.9
 
 
 class Schedule(NamedTuple):
-    """How often a batch drives a step, and which forward is its prediction."""
+    """How many steps a batch gets, and which forward pass predicts it."""
 
     steps: int = 1
     episodic: bool = False  # start every batch from the source model

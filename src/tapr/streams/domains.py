@@ -132,8 +132,8 @@ def corrupted(
 
 
 def blank(kind: str, like: Domain, count: int, seed: int = 0) -> Domain:
-    """So many images that show nothing, of the size of another domain's: "black", "constant" (each
-    of one colour) or "noise". They have no labels.
+    """Blank images of the size of another domain's: "black", "constant" (each of one colour) or
+    "noise". They have no labels.
     """
     BLANKS.check(kind)
     key = derive(seed, "blank", kind)

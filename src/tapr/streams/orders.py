@@ -45,7 +45,7 @@ def dirichlet(
     *,
     concentration: float = DELTA,
 ) -> Numbers:
-    """Skewed: each class crowds into some stretches of the stream.
+    """Skewed: the images of a class come close together.
 
     Time is cut into as many slots as there are classes, and each class spreads over them by a
     Dirichlet draw: a small concentration comes close to `by_label`, a large one to `shuffled`.
@@ -127,7 +127,7 @@ ORDERS: Registry[Order] = Registry(
 def made(
     name: str, *, delta: float | None = None, shift_at: float | None = None, burst: int = 1
 ) -> Order:
-    """The order of this name with its parameters, each image so many times in a row.
+    """The order of this name with its parameters; each image comes `burst` times in a row.
 
     `delta` is the concentration of `dirichlet` and `correlated`, `shift_at` the place of `shift`;
     any other order refuses them.

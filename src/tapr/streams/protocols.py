@@ -74,10 +74,10 @@ BEFORE, AFTER = "clean before", "clean after"
 def made(
     name: str, *, rounds: int = 1, clean: Domain | None = None, blank: Domain | None = None
 ) -> Protocol:
-    """The protocol of this name, its stream so many times in a row, between clean images.
+    """The protocol of this name; its stream is repeated `rounds` times, between clean images.
 
-    Images that show nothing (`blank`) come before all others. Only the first segment of all starts
-    from the source model. With `each` there is no such stream: every domain is one of its own.
+    Blank images (`blank`) come before all others. Only the very first segment starts from the
+    source model. `each` allows none of this: there every domain is a stream of its own.
     """
     protocol = PROTOCOLS[name]
     if rounds < 1:
