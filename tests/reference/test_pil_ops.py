@@ -145,7 +145,7 @@ def test_op_equals_pil(case: Case, data: st.DataObject) -> None:
 def test_round_angles_put_places_on_the_very_edge(resample: str, worst: int) -> None:
     angles = [15.0 * number for number in range(-24, 25)]
     rng = np.random.default_rng(0)
-    for height, width in [(1, 1), (1, 11), (2, 5), (7, 7), (8, 8), (12, 4)]:
+    for height, width in [(1, 1), (1, 11), (2, 5), (7, 7), (8, 8), (12, 4), (12, 5)]:
         images = rng.integers(0, 256, (len(angles), height, width, 1), dtype=np.uint8)
         expected = by_pil(Case("rotate", rotate(resample), NONE), images, angles).astype(int)
         tensor = torch.from_numpy(images).permute(0, 3, 1, 2)

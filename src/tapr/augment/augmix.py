@@ -159,13 +159,10 @@ def _run(
     """The ends of all chains, [B, width, C, H, W]: they run side by side as one batch."""
     op, value, length = drawn
     count, width, depth = op.shape
-    op, value, length = op.reshape(-1, depth), value.reshape(-1, depth), length.reshape(-1)
-    nowhere = np.zeros((len(op), 2))
-    ends = images.repeat_interleave(width, dim=0) if width > 1 else images
-    for step in range(depth):
-        running = np.where(length > step, op[:, step], IDENTITY)
-        ends = apply(ends, Draw(running, value[:, step], nowhere), resample)
-    return ends.view(count, width, *images.shape[1:])
+    running = np.where(length[..., None] > np.arange(depth), op, IDENTITY)
+    nowhere = np.zeros((count * width, depth, 2))
+    draw = Draw(running.reshape(-1, depth), value.reshape(-1, depth), nowhere)
+    return apply(images, draw, resample, copies=width).view(count, width, *images.shape[1:])
 
 
 def _weights(params: AugMixParams, images: Tensor) -> Tensor:
@@ -178,11 +175,12 @@ def _weights(params: AugMixParams, images: Tensor) -> Tensor:
 
 
 def _mix(images: Tensor, chains: Tensor, weights: Tensor, result: Tensor) -> None:
+    whole = result.dtype == torch.uint8
     for part in levels.chunks(images, copies=levels.COPIES):
-        mixed = images[part] * weights[part, 0]
+        mixed = torch.mul(images[part], weights[part, 0], out=None if whole else result[part])
         for chain in range(chains.shape[1]):
             mixed.addcmul_(chains[part, chain].to(weights.dtype), weights[part, 1 + chain])
-        if result.dtype == torch.uint8:
+        if whole:
             result[part] = mixed.add_(0.5).short()
         else:
-            torch.clamp(mixed, 0, 1, out=result[part])
+            mixed.clamp_(0, 1)

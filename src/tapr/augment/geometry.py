@@ -6,7 +6,7 @@ outside the image is black.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +20,9 @@ from tapr.registry import Registry
 
 _FIXED = 65536.0  # nearest neighbours are found in 16.16 fixed point
 _SLACK = 2.0**-7  # levels; more than float32 interpolation loses, so whole results stay whole
+
+_FLAT = 1e-200  # stands for a slope of 0
+_BILINEAR, _BORDER = 0, 1  # the numbers that `grid_sampler` knows them by
 
 Number = TypeVar("Number", np.int32, np.float64)
 Matrix = Callable[[Values, int, int], Values]
@@ -86,8 +89,11 @@ def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
     count, channels, height, width = images.shape
     fixed = _fixed(matrix, max(height, width))
-    along, down, offset = _parts(fixed, height, width, images.device)
-    down = down + offset
+    along, down, offset = _parts(fixed, height, width)
+    along, down = (
+        torch.from_numpy(part).to(images.device)
+        for part in (along[:, :, None], (down + offset)[..., None])
+    )
     # A column that does not depend on y is found once for all rows, and a row likewise.
     column = along[0] + (down[0] if fixed[1].any() else down[0, :, :1])
     row = down[1] + (along[1] if fixed[3].any() else along[1, :, :, :1])
@@ -137,33 +143,72 @@ def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
 def bilinear(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
     height, width = images.shape[2:]
-    along, down, offset = _parts(matrix, height, width, images.device, middle=0.5)
-    whole = (along + down).add_(offset).floor_().int()  # in PIL's order, for places on the edge
-    sizes = torch.tensor([width, height], dtype=torch.int32, device=images.device)
-    # Negative where a place is outside 0 <= place < size: one comparison serves all four.
-    column, row = (sizes.view(2, 1, 1, 1) - 1 - whole).bitwise_or_(whole)
-    inside = column.bitwise_or_(row) >= 0
-    along, down = (
-        torch.complex(part[0] * (2 / width), part[1] * (2 / height))
-        for part in (along.float(), (down + offset).float())
+    along, down, offset = _parts(matrix, height, width, middle=0.5)
+    scale = np.array([[[2 / width]], [[2 / height]]], dtype=np.float32)
+    across = _pairs(along.astype(np.float32) * scale, images.device)
+    below = _pairs((down + offset).astype(np.float32) * scale - 1, images.device)
+    grid = torch.view_as_real(across.unsqueeze(1) + below.unsqueeze(2))
+    moved = torch.grid_sampler(images.float(), grid, _BILINEAR, _BORDER, align_corners=False)
+    inside = _inside(matrix, down, width, images.device)
+    result = moved.add_(_SLACK).short().byte().mul_(inside)
+    return result.add_(inside.bitwise_xor_(1), alpha=fill) if fill else result
+
+
+def _pairs(places: NDArray[np.float32], device: torch.device) -> Tensor:
+    """Columns and rows, [2, B, N], as complex numbers, [B, N]: they are added at once."""
+    both = torch.from_numpy(places).to(device)
+    return torch.complex(both[0], both[1])
+
+
+def _inside(matrix: Values, down: Values, width: int, device: torch.device) -> Tensor:
+    """1 for each pixel, [B, 1, H, W], whose source is in the image, and 0 for the others.
+
+    It is where 0 <= place < size, the place being rounded as PIL rounds it. Along a row places grow
+    or fall, so that two columns say it all: those where a place passes its bounds. A division
+    estimates them, and the place there tells which of two neighbours it is.
+    """
+    count, height = down.shape[1:]
+    slope, _, offset = matrix.reshape(2, 3, -1, 1).swapaxes(0, 1)
+    sign = np.where(slope < 0, -1.0, 1.0)  # places that fall are negated, and grow
+    slope, down, offset = sign * slope, sign * down, sign * offset
+    # Where they are inside, and where they no longer are: [2, 2, B, 1].
+    growing = np.array([[0, 0], [width, height]], dtype=np.float64)
+    falling = -np.nextafter(growing[::-1], -1)
+    bounds = np.where(sign < 0, falling[..., None, None], growing[..., None, None])
+    column = bounds - (down + offset)
+    column /= np.maximum(slope, _FLAT)
+    column -= 0.5
+    np.rint(column, out=column)
+    place = (column + 0.5) * slope
+    place += down
+    place += offset
+    column += place < bounds
+    first, end = np.maximum(*column[0]), np.minimum(*column[1])
+    upto, short = (
+        _before(width).to(device).index_select(0, torch.from_numpy(places).to(device))
+        for places in (_column(end, width), _column(np.minimum(first, end), width))
     )
-    grid = torch.view_as_real(along + (down - (1 + 1j)))
-    moved = functional.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
-    result = moved.add_(_SLACK).short().byte().mul_(inside.unsqueeze(1))
-    return result.add_(~inside.unsqueeze(1), alpha=fill) if fill else result
+    return upto.sub_(short).view(count, 1, height, width)
+
+
+def _column(places: Values, width: int) -> NDArray[np.int32]:
+    return np.minimum(np.maximum(places, 0), width).ravel().astype(np.int32)
+
+
+@lru_cache(maxsize=2)
+def _before(width: int) -> Tensor:
+    """Row n has n ones, and then zeros."""
+    return torch.from_numpy(np.tri(width + 1, width, -1, dtype=np.uint8))
 
 
 def _parts(
-    matrix: NDArray[Number], height: int, width: int, device: torch.device, middle: float = 0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What x, [2, B, 1, W], y, [2, B, H, 1], and the offset add to each source column and row."""
+    matrix: NDArray[Number], height: int, width: int, middle: float = 0
+) -> tuple[NDArray[Number], NDArray[Number], NDArray[Number]]:
+    """What x, [2, B, W], y, [2, B, H], and the offset, [2, B, 1], add to each place."""
     rows = matrix.reshape(2, 3, -1, 1)
     x = np.arange(width, dtype=matrix.dtype) + matrix.dtype.type(middle)
     y = np.arange(height, dtype=matrix.dtype) + matrix.dtype.type(middle)
-    along, down, offset = (
-        torch.from_numpy(part).to(device) for part in (rows[:, 0] * x, rows[:, 1] * y, rows[:, 2])
-    )
-    return along.unsqueeze(2), down.unsqueeze(3), offset.unsqueeze(3)
+    return rows[:, 0] * x, rows[:, 1] * y, rows[:, 2]
 
 
 GREY = 128

@@ -1,6 +1,6 @@
 """One op per image over a whole batch: images are grouped by op, each op runs once per group."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,11 +14,11 @@ from tapr.augment.levels import Values
 
 
 class Draw(NamedTuple):
-    """One op for each image of a batch, with its parameter and place."""
+    """One op for each image of a batch, or several in a row, with their parameters and places."""
 
-    op: NDArray[np.int64]  # [B], the op's place in NAMES
-    value: Values  # [B], the op's parameter
-    centre: Values  # [B, 2] in [0, 1), where cutout cuts
+    op: NDArray[np.int64]  # [B] or [B, n], the op's place in NAMES
+    value: Values  # the same, the op's parameter
+    centre: Values  # [..., 2] in [0, 1), where cutout cuts
 
 
 Run = Callable[[Tensor, Draw, str], Tensor]  # levels, sorted by op; the draw; the resampling
@@ -36,11 +36,12 @@ def _cutout(images: Tensor, draw: Draw, resample: str) -> Tensor:
     return enhance.cutout(images, draw.value, draw.centre)
 
 
-def _each(draw: Draw) -> Iterator[tuple[str, Values]]:
-    """Split a sorted draw into its ops, each with its values."""
-    starts = np.flatnonzero(np.diff(draw.op, prepend=-1)).tolist()
-    for start, end in pairwise([*starts, len(draw.op)]):
-        yield NAMES[draw.op[start]], draw.value[start:end]
+def _enhanced(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    return enhance.enhanced(images, draw.value, dict(_each(draw)))
+
+
+def _looked_up(images: Tensor, draw: Draw, resample: str) -> Tensor:
+    return tone.looked_up(images, int((draw.op == EQUALIZE).sum()))
 
 
 def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
@@ -55,29 +56,41 @@ def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 
 def _matrices(images: Tensor, draw: Draw) -> Values:
-    matrices = [geometry.MATRICES[op](v, *images.shape[2:]) for op, v in _each(draw)]
+    size = images.shape[2:]
+    matrices = [geometry.MATRICES[op](draw.value[part], *size) for op, part in _each(draw)]
     return np.concatenate(matrices, axis=1)
 
 
+def _each(draw: Draw) -> list[tuple[str, slice]]:
+    """The ops of a sorted draw, each with its part of the images."""
+    ops = draw.op.tolist()
+    changes = [place for place, (one, two) in enumerate(pairwise(ops), 1) if one != two]
+    bounds = pairwise([0, *changes, len(ops)])
+    return [(NAMES[ops[start]], slice(start, end)) for start, end in bounds]
+
+
 class Family(NamedTuple):
-    """Ops that run together, and the caption of each."""
+    """Ops that run together, in the order in which they stand here, and the caption of each."""
 
     captions: dict[str, str]
     run: Run
 
 
 FAMILIES: Sequence[Family] = (
-    Family({"identity": "identity"}, _plain(lambda images: images)),
     Family({"invert": "invert"}, _plain(tone.invert)),
     Family({"solarize": "solarize from {:.0f}"}, _valued(tone.solarize)),
     Family({"solarize_add": "solarize add {:.0f}"}, _valued(tone.solarize_add)),
     Family({"posterize": "posterize {:.0f}-bit"}, _valued(tone.posterize)),
-    Family({"brightness": "brightness {:.2f}"}, _valued(tone.brightness)),
-    Family({"autocontrast": "autocontrast"}, _plain(tone.autocontrast)),
-    Family({"equalize": "equalize"}, _plain(tone.equalize)),
-    Family({"contrast": "contrast {:.2f}"}, _valued(tone.contrast)),
-    Family({"color": "color {:.2f}"}, _valued(enhance.color)),
-    Family({"sharpness": "sharpness {:.2f}"}, _valued(enhance.sharpness)),
+    Family({"equalize": "equalize", "autocontrast": "autocontrast"}, _looked_up),
+    Family(
+        {
+            "brightness": "brightness {:.2f}",
+            "contrast": "contrast {:.2f}",
+            "color": "color {:.2f}",
+            "sharpness": "sharpness {:.2f}",
+        },
+        _enhanced,
+    ),
     Family({"cutout": "cutout {:.0f} px"}, _cutout),
     Family(
         {"rotate": "rotate {:+.3g}°", "shear_x": "shear x {:+.3f}", "shear_y": "shear y {:+.3f}"},
@@ -88,25 +101,46 @@ FAMILIES: Sequence[Family] = (
         _shifted,
     ),
 )
-CAPTIONS = {name: text for family in FAMILIES for name, text in family.captions.items()}
-NAMES = tuple(CAPTIONS)
-IDENTITY = NAMES.index("identity")
-COPIES = 8  # that a group's temporaries amount to: the smaller groups are, the more they cost
-_LAST = np.cumsum([len(family.captions) for family in FAMILIES])  # each family's end in NAMES
+CAPTIONS = {"identity": "identity"} | {
+    name: text for family in FAMILIES for name, text in family.captions.items()
+}
+# Their order is that of the numbers in stored draws.
+NAMES = (
+    *("identity", "invert", "solarize", "solarize_add", "posterize", "brightness", "autocontrast"),
+    *("equalize", "contrast", "color", "sharpness", "cutout", "rotate", "shear_x", "shear_y"),
+    *("translate_x", "translate_y"),
+)
+IDENTITY, EQUALIZE = NAMES.index("identity"), NAMES.index("equalize")
+COPIES = 4  # that a group's temporaries amount to: the smaller groups are, the more they cost
+_RANK = np.array([list(CAPTIONS).index(name) for name in NAMES])  # how ops are sorted: by family
+_STARTS = np.cumsum([1, *(len(family.captions) for family in FAMILIES)])  # the families' ranks
 
 
-def apply(images: Tensor, draw: Draw, resample: str) -> Tensor:
-    """Run on each of the levels [B, C, H, W] the op drawn for it."""
-    order = np.argsort(draw.op, kind="stable")
-    draw = Draw(draw.op[order], draw.value[order], draw.centre[order])
-    images = images.index_select(0, torch.from_numpy(order).to(images.device))
-    ends = np.searchsorted(draw.op, _LAST).tolist()
-    changed = torch.empty_like(images)
-    for family, start, end in zip(FAMILIES, [0, *ends], ends, strict=False):
-        for part in levels.chunks(images, COPIES, start, end):
-            drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
-            changed[part] = family.run(images[part], drawn, resample)
-    return changed.index_select(0, torch.from_numpy(np.argsort(order)).to(images.device))
+def apply(images: Tensor, draw: Draw, resample: str, copies: int = 1) -> Tensor:
+    """Run on each of the levels [B, C, H, W] the ops drawn for it, n in a row.
+
+    With `copies` there are so many draws, next to each other, and so many results for each image.
+    """
+    here = np.arange(len(draw.op))  # whose draw it is that stands at each place: they stay sorted
+    source = here // copies
+    for step in range(draw.op.shape[1]):
+        rank = _RANK[draw.op[here, step]]
+        order = np.argsort(rank, kind="stable")
+        here, rank, source = here[order], rank[order], source[order]
+        images = images.index_select(0, torch.from_numpy(source).to(images.device))
+        sorted_ = Draw(draw.op[here, step], draw.value[here, step], draw.centre[here, step])
+        starts = np.searchsorted(rank, _STARTS).tolist()
+        for family, (start, end) in zip(FAMILIES, pairwise(starts), strict=True):
+            if start < end:
+                _run(family, images, sorted_, start, end, resample)
+        source = np.arange(len(here))
+    return images.index_select(0, torch.from_numpy(np.argsort(here)).to(images.device))
+
+
+def _run(family: Family, images: Tensor, draw: Draw, start: int, end: int, resample: str) -> None:
+    for part in levels.chunks(images, COPIES, start, end):
+        drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
+        images[part] = family.run(images[part], drawn, resample)
 
 
 def caption(op: int, value: float) -> str:

@@ -62,8 +62,8 @@ def to_levels(images: Tensor) -> Tensor:
 
 
 def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
-    """Levels as images of `dtype`: uint8, or float in [0, 1]."""
-    return levels if dtype == torch.uint8 else levels.to(dtype).div_(255)
+    """Levels, uint8 or int16, as images of `dtype`: uint8, or float in [0, 1]."""
+    return levels.to(dtype) if dtype == torch.uint8 else levels.to(dtype).div_(255)
 
 
 def write(levels: Tensor, images: Tensor) -> None:

@@ -106,9 +106,8 @@ class RandAugment(Augmentation):
         result = torch.empty_like(images)
         with torch.inference_mode():
             for part in levels.chunks(images):
-                changed = levels.to_levels(images[part])
-                for step in range(params.op.shape[1]):
-                    changed = apply(changed, Draw(*(each[part, step] for each in drawn)), "nearest")
+                draw = Draw(*(each[part] for each in drawn))
+                changed = apply(levels.to_levels(images[part]), draw, "nearest")
                 levels.write(changed, result[part])
         return result
 

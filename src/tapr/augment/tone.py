@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tapr.augment.enhance import blend, grey
 from tapr.augment.levels import Values, pixelwise
 
 
@@ -35,57 +34,49 @@ def posterize(images: Tensor, bits: Values) -> Tensor:
     return images.bitwise_and(pixelwise(images, kept, np.uint8))
 
 
-def brightness(images: Tensor, factor: Values) -> Tensor:
-    """Blend with black: 0 is black, 1 the image, above 1 brighter."""
-    brighter = images.float().mul_(pixelwise(images, factor))
-    return brighter.clamp_(0, 255).short().byte()
-
-
-def contrast(images: Tensor, factor: Values) -> Tensor:
-    """Blend with the image's mean grey: 0 is that grey, 1 the image, above 1 more contrast."""
-    total, pixels = grey(images).sum((1, 2, 3), dtype=torch.long), images.shape[2:].numel()
-    mean = ((2 * total + pixels) // (2 * pixels)).float()  # rounded, a half upwards
-    factors = pixelwise(images, factor)
-    return blend(mean.view(-1, 1, 1, 1), images, factors).short().byte()
-
-
 def autocontrast(images: Tensor) -> Tensor:
     """Stretch each channel so that its darkest level becomes 0 and its lightest 255."""
-    pixels = images.flatten(2)
-    low, high = pixels.amin(2, keepdim=True).cpu(), pixels.amax(2, keepdim=True).cpu()
-    flat = high == low
-    # In float64, which not every device has; not `255 / tensor`, which rounds twice.
-    scale = torch.full(low.shape, 255.0, dtype=torch.float64)
-    scale = scale.div_(high - low).masked_fill_(flat, 1)
-    levels = torch.arange(256, dtype=torch.float64)
-    table = (levels * scale).sub_(low.masked_fill_(flat, 0) * scale)
-    return _look_up(images, table.clamp_(0, 255).short().byte().to(images.device))
+    return looked_up(images, 0)
 
 
 def equalize(images: Tensor) -> Tensor:
     """Give each channel a flat histogram, as nearly as its levels allow."""
-    pixels = images.flatten(0, 1).flatten(1)
-    places = _places(pixels)
-    histogram = torch.bincount(places, minlength=256 * len(pixels)).view(-1, 256).int()
+    return looked_up(images, len(images))
+
+
+def looked_up(images: Tensor, flat: int) -> Tensor:
+    """The first `flat` images equalized, the others with autocontrast, by tables in one go."""
+    pixels = images.flatten(0, 1).flatten(1)  # [R, P], a row for each channel
+    flat *= images.shape[1]
+    first = torch.arange(0, 256 * len(pixels), 256, dtype=torch.int32, device=images.device)
+    places = pixels.int().add_(first.unsqueeze(1))  # in the tables behind one another
+    tables = torch.empty(len(pixels), 256, dtype=torch.uint8, device=images.device)
+    if flat:
+        tables[:flat] = _flattening(pixels[:flat], places[:flat])
+    if flat < len(pixels):
+        tables[flat:] = _stretching(pixels[flat:])
+    return tables.flatten().index_select(0, places.flatten()).view(images.shape)
+
+
+def _flattening(pixels: Tensor, places: Tensor) -> Tensor:
+    histogram = torch.bincount(places.flatten(), minlength=256 * len(pixels)).view(-1, 256)
     brightest = pixels.amax(1, keepdim=True).long()
     step = (pixels.shape[1] - histogram.gather(1, brightest)) // 255
-    below = (histogram.cumsum(1, dtype=torch.int32) - histogram).add_(step // 2)
-    table = (below // step.clamp(min=1)).clamp_(0, 255).byte()
-    levels = torch.arange(256, dtype=torch.uint8, device=images.device)
-    tables = torch.where(step > 0, table, levels)
-    return tables.flatten().index_select(0, places).view(images.shape)
+    below = histogram.cumsum(1).sub_(histogram).add_(step // 2)
+    # Divided in float32, which whole numbers below 2^24 pixels take without an error that counts.
+    table = below.float().div_(step.clamp(min=1)).clamp_(max=255).short()
+    levels = torch.arange(256, dtype=torch.int16, device=pixels.device)
+    return torch.where(step > 0, table, levels)
 
 
-def _look_up(images: Tensor, table: Tensor) -> Tensor:
-    """Each pixel's entry in the table of its channel, [B, C, 256]."""
-    places = _places(images.flatten(0, 1).flatten(1))
-    return table.flatten().index_select(0, places).view(images.shape)
-
-
-def _places(pixels: Tensor) -> Tensor:
-    """Where each of the levels [R, P] stands in R tables behind one another; int32 is quicker."""
-    first = torch.arange(0, 256 * len(pixels), 256, dtype=torch.int32, device=pixels.device)
-    return pixels.int().add_(first.unsqueeze(1)).flatten()
+def _stretching(pixels: Tensor) -> Tensor:
+    low, high = (bound(pixels, 1, keepdim=True).cpu().numpy() for bound in (torch.amin, torch.amax))
+    # In float64, which not every device has.
+    scale = 255.0 / np.maximum(high - low, 1)
+    scale[high == low] = 1
+    table = np.arange(256) * scale
+    table -= np.where(high == low, 0, low * scale)
+    return torch.from_numpy(table).clamp_(0, 255).short().to(pixels.device)
 
 
 def _inverted_above(most: Tensor | int, levels: Tensor) -> Tensor:
