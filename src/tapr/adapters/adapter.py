@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tapr import rng, sync
 from tapr.adapters import moving, syncing
 from tapr.adapters.checks import RANGES, check_images, explained
-from tapr.adapters.cost import Cost, Passes, predicted
+from tapr.adapters.cost import Cost, Passes, Sizes, predicted
 from tapr.adapters.guard import MODES, Guard, Mode
 from tapr.adapters.moving import Moment
 from tapr.adapters.needs import Needs, check_model, copied, own_memory
@@ -116,6 +116,11 @@ class Adapter(nn.Module, ABC):
     @property
     def together(self) -> int:
         """The images in one forward pass, for each image predicted."""
+        return 1
+
+    @property
+    def copies(self) -> int:
+        """Copies of the views of a batch that stand while they are made."""
         return 1
 
     @property
@@ -242,7 +247,8 @@ class Adapter(nn.Module, ABC):
     @final
     def cost(self, shape: Sequence[int]) -> Cost:
         """What a batch of this shape [B, C, H, W] will cost, estimated from one image."""
-        return predicted(self.model, self.passes, self.together, shape, self.held(), self.alone)
+        sizes = Sizes(self.together, self.copies, self.alone, self.held())
+        return predicted(self.model, self.passes, shape, sizes)
 
     def held(self) -> int:
         """The bytes of the copies of what moves: at the source, and at the start of the batch."""

@@ -28,19 +28,19 @@ class Cost(NamedTuple):
     memory: int  # bytes at the peak, besides the model itself and the images
 
 
-def predicted(
-    model: nn.Module,
-    passes: Passes,
-    together: int,
-    shape: Sequence[int],
-    kept: int,
-    alone: bool = False,
-) -> Cost:
+class Sizes(NamedTuple):
+    """What a method holds in memory at a time."""
+
+    together: int  # images, views among them, that are made for each image of the batch
+    copies: int  # of them, while they are made
+    alone: bool  # do those of one image after the other go through the model, or all at once?
+    kept: int  # bytes for the guard, the optimiser and the way back
+
+
+def predicted(model: nn.Module, passes: Passes, shape: Sequence[int], sizes: Sizes) -> Cost:
     """The cost of a batch of `shape` [B, C, H, W], measured on one image of it.
 
-    `together` images, views among them, are made for each of the batch and go through the model at
-    once: those of the whole batch, or with `alone` those of one image after the other. `kept` bytes
-    are held for the guard, the optimiser and the way back.
+    The peak comes while the views are made, or while they go through the model.
     """
     if len(shape) != 4 or min(shape) < 1:
         raise InputError(f"expected the shape [B, C, H, W] of a batch, got {list(shape)}")
@@ -49,13 +49,14 @@ def predicted(
     image = reference.new_zeros(1, *shape[1:])
     one = _measured(model.eval(), image, moving)
     images = shape[0]
-    views = images * together * image.nbytes if together > 1 else 0
-    at_once = together * (1 if alone else images)
+    views = images * sizes.together * image.nbytes if sizes.together > 1 else 0
+    at_once = sizes.together * (1 if sizes.alone else images)
+    passing = views + at_once * one.between + sum(p.nbytes for p in moving)
     return Cost(
         forward=passes.forward * images,
         backward=passes.backward * images,
         flops=images * (passes.forward * one.forward + passes.backward * one.backward),
-        memory=at_once * one.between + views + sum(p.nbytes for p in moving) + kept,
+        memory=max(sizes.copies * views, passing) + sizes.kept,
     )
 
 

@@ -387,6 +387,11 @@ class Loop(Adapter):
         return max(self._learning, self.votes.count)
 
     @property
+    def copies(self) -> int:
+        """Copies of the views of a batch that stand while they are made."""
+        return self.views.copies if self.views and self.schedule.steps else 1
+
+    @property
     def _learning(self) -> int:
         """Images in one adapting forward, for each image predicted."""
         return self.views.together if self.views and self.schedule.steps else 1

@@ -23,6 +23,7 @@ class Augmentation(nn.Module, ABC):
     """
 
     by_image = False  # are they None, or tuples of tensors, with a row for each image?
+    copies = 2  # of the images at a time: as they come, as they go, and perhaps between
 
     @abstractmethod
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> Any:
@@ -81,6 +82,11 @@ class Views(nn.Module):
     def together(self) -> int:
         """Images for each image that comes."""
         return self.count + self.original
+
+    @property
+    def copies(self) -> int:
+        """Copies of the views that stand while they are made."""
+        return getattr(self.augmentation, "copies", Augmentation.copies)
 
     @property
     def by_image(self) -> bool:

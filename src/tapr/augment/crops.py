@@ -43,6 +43,12 @@ class Crop(Augmentation):
     def transform(self, images: Tensor, params: CropParams) -> Tensor:
         """Cut the boxes out."""
         levels.check(images)
+        result = torch.empty_like(images, memory_format=torch.contiguous_format)
+        for part in levels.chunks(images, copies=levels.COPIES):
+            result[part] = self._cut(images[part], CropParams(*(each[part] for each in params)))
+        return result
+
+    def _cut(self, images: Tensor, params: CropParams) -> Tensor:
         height, width = images.shape[2:]
         padded = pad(images, (self.padding,) * 4)
         left, top = (params.box[:, :2] + self.padding).long().to(images.device).unbind(1)
@@ -52,7 +58,7 @@ class Crop(Augmentation):
         columns = left[:, None] + torch.where(flip, width - 1 - columns, columns)
         number = torch.arange(len(images), device=images.device).view(-1, 1, 1)
         cut = padded.permute(0, 2, 3, 1)[number, rows[:, :, None], columns[:, None, :]]
-        return cut.permute(0, 3, 1, 2).contiguous()
+        return cut.permute(0, 3, 1, 2)
 
     def extra_repr(self) -> str:
         """The argument that `repr` shows."""
@@ -123,6 +129,8 @@ class ResizedCrop(Augmentation):
 
 class Chain(Augmentation):
     """Augmentations one after another."""
+
+    copies = 3
 
     def __init__(self, *parts: Augmentation) -> None:
         super().__init__()

@@ -1,10 +1,12 @@
 """The cost of a batch: predicted, and compared with what happens."""
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 import tapr
@@ -53,8 +55,21 @@ def test_memo_holds_one_image_s_passes_at_a_time_and_all_views(model: nn.Module)
         return tapr.adapt(model, "memo", views=4, **options).cost((images, 3, 10, 9)).memory
 
     views = 4 * 4 * 3 * 10 * 9  # bytes of the four float32 views of an image
-    assert memory(9) - memory(1) == 8 * views
+    assert memory(2) - memory(1) == views
+    assert memory(99) - memory(98) == 3 * views  # repeated, cropped and mixed
     assert memory(9, vectorised=True) - memory(1, vectorised=True) > 2 * 8 * views
+
+
+def test_memo_s_memory_is_what_tensors_take_at_the_peak(model: nn.Module) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(32, 3, 32, 32, generator=generator)
+    adapter = tapr.adapt(model, "memo", views=64)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        adapter(images)
+    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    peak = max(accumulate(change for _, change in changes))
+    assert 0.6 < adapter.cost(images.shape).memory / peak < 1.2
 
 
 def test_an_adapter_of_your_own_and_a_wrong_shape(model: nn.Module) -> None:
