@@ -84,9 +84,9 @@ def draw_line(axes: Axes, right: dict[str, NDArray[np.bool_]]) -> None:
     for method, hits in right.items():
         text = f"{TITLES[method]}: {hits.mean():.0%}"
         axes.plot([], [], color=COLOURS[method], linewidth=2, label=text)
-    axes.set(xlim=(0, len(CORRUPTIONS) * IMAGES), ylim=(0, 100), ylabel="accuracy, %")
+    axes.set(xlim=(0, len(CORRUPTIONS) * IMAGES), ylim=(0, 100))
     axes.set_xlabel(f"images seen (mean of the last {WINDOW})", fontsize=SMALL)
-    axes.yaxis.label.set_size(SMALL)
+    axes.set_ylabel("accuracy, %", fontsize=SMALL)
     axes.tick_params(labelsize=SMALL)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(axis="y", alpha=0.3)

@@ -64,8 +64,12 @@ def measured() -> list[leaderboard.Measured]:
     with (ROOT / "results" / "leaderboard" / "full.csv").open(encoding="utf-8") as stream:
         return [
             leaderboard.Measured(
-                *(row[name] for name in ("model", "stream", "method")),
-                *(float(row[name]) for name in ("accuracy", "low", "high")),
+                row["model"],
+                row["stream"],
+                row["method"],
+                float(row["accuracy"]),
+                float(row["low"]),
+                float(row["high"]),
                 int(row["images"]),
                 row["file"],
             )

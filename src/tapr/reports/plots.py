@@ -289,7 +289,8 @@ def _name_domains(axes: Axes, starts: Sequence[tuple[float, Shift]]) -> None:
     for start, _ in starts:
         axes.axvline(start, color=FAINT, linewidth=0.8, linestyle=":")
     above = axes.secondary_xaxis("top")
-    room = 72 * axes.figure.get_size_inches()[0] / len(axes.figure.axes) / len(starts)
+    figure = axes.figure
+    room = 72 * figure.bbox.width / figure.dpi / len(figure.axes) / len(starts)
     above.set_xticks(
         [start for start, _ in starts],
         [titles.short(domain, True) for _, domain in starts],
