@@ -89,10 +89,10 @@ def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
     count, channels, height, width = images.shape
     fixed = _fixed(matrix, max(height, width))
-    along, down, offset = _parts(fixed, height, width)
+    x, y, offset = _parts(fixed, height, width)
     along, down = (
         torch.from_numpy(part).to(images.device)
-        for part in (along[:, :, None], (down + offset)[..., None])
+        for part in (x[:, :, None], (y + offset)[..., None])
     )
     # A column that does not depend on y is found once for all rows, and a row likewise.
     column = along[0] + (down[0] if fixed[1].any() else down[0, :, :1])

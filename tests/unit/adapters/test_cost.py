@@ -66,7 +66,7 @@ def test_memo_s_memory_is_what_tensors_take_at_the_peak(model: nn.Module) -> Non
     adapter = tapr.adapt(model, "memo", views=64)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         adapter(images)
-    events = profiler.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = profiler.profiler.kineto_results.events()
     changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
     peak = max(accumulate(change for _, change in changes))
     assert 0.6 < adapter.cost(images.shape).memory / peak < 1.2
