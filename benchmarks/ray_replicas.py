@@ -3,9 +3,10 @@
     python -m benchmarks.ray_replicas [--kills 3] [--seconds 15] [--json FILE]
 
 Two replicas of `cifar10-small` with `steady` on a Ray of this machine; eight clients send requests
-of two images to a stream each. Every so many seconds the replica that has the first stream is
-killed (SIGKILL). Every answer must be in the record of predictions; a stream goes on with the state
-that was saved last, at most about `--save-every` (1 s) old, and is never begun anew.
+of two images to a stream each. Again and again the replica that has the first stream is killed
+(SIGKILL), once Ray has started the one before anew. Every answer must be in the record of
+predictions; a stream goes on with the state that was saved last, at most about `--save-every` (1 s)
+old, and is never begun anew.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from benchmarks.serve import NPY, Running, body, made
 from tapr.service.on_ray import application
 
 CLIENTS = 8
+WAIT = 120  # seconds, at the most
 OPTIONS = ("--on", "ray", "--replicas", "2", "--log-predictions", "--save-every", "1")
 
 
@@ -84,29 +86,30 @@ def process(folder: Path, replica: int) -> int:
     raise AssertionError(f"no process of replica {replica}")
 
 
-def settled(server: Running, folder: Path) -> dict[str, int | None]:
-    """Wait until both replicas are there and every stream has one; where each stream is."""
-    end = time.monotonic() + 120
+def settled(server: Running, lost: int | None) -> dict[str, int | None]:
+    """Wait until the killed replica, started anew, takes new streams; where each stream is."""
+    sent, end = body(made(1)), time.monotonic() + WAIT
     while time.monotonic() < end:
-        with suppress(AssertionError):
-            processes = {process(folder, replica) for replica in (0, 1)}
-            found = places(server)
-            if len(processes) == 2 and len(found) == CLIENTS and None not in found.values():
-                return found
+        httpx.post(f"{server.url}/v1/streams/probe/predict", content=sent, headers=NPY, timeout=60)
+        found = places(server)
+        httpx.delete(f"{server.url}/v1/streams/probe", timeout=60)
+        if lost in (None, found.pop("probe", None)) and len(found) == CLIENTS:
+            return found
         time.sleep(1)
-    raise AssertionError("the killed replica is not back after two minutes")
+    raise AssertionError(f"after {WAIT} s: streams are {found}, and a new one must be on {lost}")
 
 
 def killed(server: Running, folder: Path, load: Load, seconds: float) -> dict[str, Any]:
     """Kill the replica of the first stream, and look at what its streams go through."""
-    before = settled(server, folder)
+    before = places(server)
     lost = before["s0"]
     assert lost is not None
     when = time.monotonic()
     os.kill(process(folder, lost), signal.SIGKILL)
-    time.sleep(seconds)
-    after = places(server)
     had = [number for number in range(CLIENTS) if before[f"s{number}"] == lost]
+    while any(load.answered[number][-1].when <= when for number in had):
+        assert time.monotonic() - when < WAIT, "a stream has no answer after two minutes"
+        time.sleep(0.1)
     pauses, again = [], []
     for number in had:
         seen = list(load.answered[number])
@@ -114,6 +117,8 @@ def killed(server: Running, folder: Path, load: Load, seconds: float) -> dict[st
         first = min(each for each in seen if each.when > when)
         pauses.append(first.when - last.when)
         again.append(last.batch + 1 - first.batch)
+    after = settled(server, lost)
+    time.sleep(seconds)
     return {
         "streams of the replica": len(had),
         "went elsewhere": sum(after[f"s{number}"] != lost for number in had),
@@ -125,17 +130,20 @@ def killed(server: Running, folder: Path, load: Load, seconds: float) -> dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15.0, help="of load before each kill")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of load between kills")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "state"
         server = Running(folder, *OPTIONS)
         load = Load(server)
-        time.sleep(given.seconds)
-        kills = [killed(server, folder, load, given.seconds) for _ in range(given.kills)]
-        load.end()
-        server.stop()
+        try:
+            settled(server, None)
+            time.sleep(given.seconds)
+            kills = [killed(server, folder, load, given.seconds) for _ in range(given.kills)]
+        finally:
+            load.end()
+            server.stop()
         with sqlite3.connect(folder / "predictions.sqlite") as file:
             logged = {row[0] for row in file.execute("SELECT request FROM predictions")}
     requests = {each.request for answers in load.answered for each in answers}
