@@ -31,7 +31,7 @@ EXPLORE = Path("docs", "explore.html")
 METRIC_FILES = ("accuracy", "calibration", "nll", "worst-domain", "time")
 # Of several rows of a method in a stream the first file's counts.
 FILES = (
-    *("steady", "field-one", "field-one-continual", "field-two", "cifar10c", "steady-learn"),
+    *("steady", "field-one", "field-one-continual", "field-two", "cifar10c", "steady-continual"),
     *("steady-cifar100", "field-one-cifar100", "field-one-cifar100-continual"),
 )
 FULL = {"order": "", "batch_size": "200", "severity": "5", "domain": "mean of 15"}

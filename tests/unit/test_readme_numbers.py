@@ -144,11 +144,8 @@ def test_the_honest_limits_are_the_committed_runs() -> None:
             "steady.csv and steady-sorted.csv",
         ),
         (
-            "where plain `norm` is better than steady, by {} and {} points.",
-            [
-                rounded(_less(("steady", "norm", domain), ("steady", "steady", domain)))
-                for domain in ("fog-5", "contrast-5")
-            ],
+            "where plain `norm` is better than steady, by {} points.",
+            [rounded(_less(("steady", "norm", "fog-5"), ("steady", "steady", "fog-5")))],
             "steady.csv",
         ),
     ]
