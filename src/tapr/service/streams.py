@@ -94,8 +94,9 @@ class Streams:
                 )
             stream = Stream(name, About(created=time.time()), self.source)
             stream.snapped = stream.used = stream.since = self.clock()
-            stream.saved = False  # a restart is to know of it
+            stream.saved = False
             self.shelf.take(name)
+            self._note(stream)  # a restart is to know of it, even before its state is saved
             self.all[name] = self._resident[name] = stream
         return self.all[name]
 
@@ -152,6 +153,14 @@ class Streams:
         if self.clock() - stream.snapped >= self.settings.snapshot_every:
             self._snapshot(stream)
         return True
+
+    def _note(self, stream: Stream) -> None:
+        """Write down that a stream is there; on a full disk it is answered all the same."""
+        try:
+            self.shelf.note(stream.name, stream.about)
+        except DataError as error:
+            self.failures += 1
+            log.error("the stream %s cannot be written down: %s", stream.name, error)
 
     def tidy(self) -> None:
         """Save one stream that is due, or let one that is idle go to disk."""

@@ -78,6 +78,18 @@ def test_a_kill_loses_no_more_than_what_was_not_saved(make: Callable[..., Stream
     assert torch.equal(predict(again, "a", second), after)
 
 
+def test_a_kill_before_the_first_save_does_not_lose_the_stream(
+    make: Callable[..., Streams],
+) -> None:
+    (images,) = batches(1)
+    streams = make()
+    answer = predict(streams, "a", images)
+    streams.shelf.release()  # killed: nothing else is written
+    again = make()
+    assert list(again.all) == ["a"]
+    assert torch.equal(predict(again, "a", images), answer)  # from the beginning
+
+
 def test_what_steady_holds_is_kilobytes(make: Callable[..., Streams]) -> None:
     streams = make()
     noise = batches(1)[0]
@@ -192,8 +204,9 @@ def test_a_full_disk_keeps_the_stream_in_memory(
 
     predict(streams, "a", first)
     monkeypatch.setattr(streams.shelf, "write", full)
+    monkeypatch.setattr(streams.shelf, "note", full)
     predict(streams, "b", first)
-    assert streams.failures == 1
+    assert streams.failures == 2  # b is not written down, and a not saved
     assert streams.get("a").in_memory
     monkeypatch.undo()
     predict(streams, "c", first)
