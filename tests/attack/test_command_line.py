@@ -226,7 +226,12 @@ def test_a_failing_check_leaves_nothing_behind() -> None:
 
 # Stopped, killed, interrupted
 
+AGAIN = pytest.mark.skipif(
+    ATTACK == 1, reason="once is tested in tests/unit; `make attack` does it again and again"
+)
 
+
+@AGAIN
 @pytest.mark.slow
 def test_killed_again_and_again_no_row_is_lost_or_changed(tally: Any) -> None:
     good(out="whole.csv")
@@ -332,6 +337,7 @@ def test_a_terminated_benchmark_loses_nothing_and_is_not_silent(words: list[str]
     assert {path.suffix for path in Path("out").iterdir()} <= {".jsonl", ""}
 
 
+@AGAIN
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["bench"], ["sweep", "--jobs", "2"]], ids=["bench", "sweep"])
 def test_killed_again_and_again_a_benchmark_loses_no_record(words: list[str], tally: Any) -> None:
@@ -347,7 +353,7 @@ def test_killed_again_and_again_a_benchmark_loses_no_record(words: list[str], ta
 
     whole = finish("whole")
     assert len(whole) == 2
-    chance, kills = random.Random(4), max(2, ATTACK)
+    chance, kills = random.Random(4), ATTACK
     while kills:
         before = written()
         process = started(words[0], "spec.toml", "--out", "out", *words[1:], slowly=0.05)

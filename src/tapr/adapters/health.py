@@ -31,7 +31,8 @@ def show_nothing(images: Tensor, share: Share | None = None) -> float:
 
     Processes that `share` the images look at theirs, and all say the same.
 
-    >>> black, noise = torch.zeros(4, 3, 8, 8), torch.rand(4, 3, 8, 8)
+    >>> seeded = torch.Generator().manual_seed(0)
+    >>> black, noise = torch.zeros(4, 3, 8, 8), torch.rand(4, 3, 8, 8, generator=seeded)
     >>> show_nothing(black), show_nothing(noise), show_nothing(noise.cumsum(3) / 8)
     (1.0, 1.0, 0.0)
     """
