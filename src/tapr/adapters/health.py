@@ -32,8 +32,8 @@ def show_nothing(images: Tensor, share: Share | None = None) -> float:
     Processes that `share` the images look at theirs, and all say the same.
 
     >>> seeded = torch.Generator().manual_seed(0)
-    >>> black, noise = torch.zeros(4, 3, 8, 8), torch.rand(4, 3, 8, 8, generator=seeded)
-    >>> show_nothing(black), show_nothing(noise), show_nothing(noise.cumsum(3) / 8)
+    >>> black, noise = torch.zeros(4, 3, 32, 32), torch.rand(4, 3, 32, 32, generator=seeded)
+    >>> show_nothing(black), show_nothing(noise), show_nothing(noise.cumsum(3) / 32)
     (1.0, 1.0, 0.0)
     """
     count, first = (share.images, share.first) if share else (len(images), 0)
