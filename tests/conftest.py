@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from tapr import names, records
@@ -18,6 +19,8 @@ from tapr.testing import small_model
 
 # A shell starts what runs in the background with SIGINT ignored; its children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")  # the same commit gives the same cases
 torch.set_num_threads(1)  # tiny tensors: a second thread only costs, and adds run-to-run noise
 
 

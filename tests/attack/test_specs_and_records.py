@@ -54,7 +54,6 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-quiet = settings(derandomize=True, deadline=None, database=None)
 
 
 def damaged(text: bytes, random: np.random.Generator) -> bytes:
@@ -122,7 +121,7 @@ def test_a_spec_that_is_not_there_is_a_sentence(name: str, tally: Any) -> None:
 
 
 def test_drawn_values_of_a_spec(tally: Any) -> None:
-    @settings(quiet, max_examples=FILES)
+    @settings(max_examples=FILES)
     @given(st.sampled_from(FIELDS), values, st.sampled_from(FIELDS), values)
     @example("batch_size", 7, "seed", 3)  # few of those drawn at random are right
     def attack(one: str, first: Any, two: str, second: Any) -> None:

@@ -32,7 +32,7 @@ def draw(seed: int, views: int = 2, scale: float = 3.0) -> Tensor:
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_two_views_equal_scipys_relative_entropies(seed: int, scale: float) -> None:
     logits = draw(seed, scale=scale)
     p, q = logits.softmax(-1).numpy()
@@ -41,7 +41,7 @@ def test_two_views_equal_scipys_relative_entropies(seed: int, scale: float) -> N
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6), st.floats(0, 1e4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_between_zero_and_log_v(seed: int, views: int, scale: float) -> None:
     value = jensen_shannon(draw(seed, views, scale))
     assert (value >= 0).all()

@@ -127,7 +127,7 @@ def by_tapr(case: Case, images: torch.Tensor, values: list[float]) -> torch.Tens
 @pytest.mark.parametrize(
     "case", CASES, ids=lambda case: "-".join([case.name, *case.options.values()])
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_op_equals_pil(case: Case, data: st.DataObject) -> None:
     images, values = data.draw(batches(case.values))
