@@ -107,8 +107,8 @@ class WrittenOut:
         known = self.stored[1] + self.model[1].eps
         ratio = (stream[1] + self.model[1].eps) / known
         distance = (stream[0] - self.stored[0]) ** 2 / known
-        nats: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean()
-        return nats
+        nats: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance)
+        return nats.clamp(max=3).mean()
 
     def anchored(self, stream: Any, share: float, least: float) -> tuple[Tensor, Tensor]:
         """The stream's moments, mixed with the stored ones, of which less is kept from afar."""

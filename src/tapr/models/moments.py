@@ -14,6 +14,7 @@ Forward = AbstractContextManager[None]  # within it, forwards are normalised in 
 Moments = tuple[Tensor, Tensor]  # mean and variance: of each channel, [C], or in G groups, [G, C]
 Scales = tuple[Tensor | None, Tensor | None]  # weight and bias, likewise
 FAR = 0.5  # nats between two distributions: from there on one says little about the other
+MOST = 3.0  # nats of one channel: one that was silent at training must not speak for its layer
 FUSED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)  # subclasses may do more than these
 
 
@@ -90,12 +91,15 @@ def mixture(one: Moments, other: Moments, share: Tensor) -> Moments:
 
 
 def nats(layer: Any, one: Moments, other: Moments) -> Tensor:
-    """Kullback-Leibler divergence of normal distributions with these moments: channels' mean."""
+    """Kullback-Leibler divergence of normal distributions with these moments: channels' mean.
+
+    Each channel counts for `MOST` nats at the most.
+    """
     known = other[1] + layer.eps
     ratio = (one[1] + layer.eps) / known
     distance = (one[0] - other[0]).square() / known
-    found: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance).mean(-1)
-    return found
+    found: Tensor = 0.5 * (ratio - 1 - ratio.log() + distance)
+    return found.clamp(max=MOST).mean(-1)
 
 
 def anchored(

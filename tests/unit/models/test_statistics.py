@@ -53,7 +53,8 @@ def anchored(
 ) -> tuple[Tensor, Tensor]:
     mean, known = stored(model)[0], stored(model)[1] + 1e-5
     ratio = (stream[1] + 1e-5) / known
-    nats = 0.5 * (ratio - 1 - ratio.log() + (stream[0] - mean).square() / known).mean()
+    nats = 0.5 * (ratio - 1 - ratio.log() + (stream[0] - mean).square() / known)
+    nats = nats.clamp(max=3).mean()
     share = max(share * math.exp(-((float(nats) / 0.5) ** 2)), least)
     variance = torch.exp((1 - share) * (stream[1] + 1e-5).log() + share * known.log()) - 1e-5
     return (1 - share) * stream[0] + share * mean, variance
@@ -96,6 +97,19 @@ def test_a_full_window_forgets_and_the_share_is_the_least(
     expected = with_moments(double, batches[1], anchored(double, stream, 0.5))
     torch.testing.assert_close(adapter(batches[1]), expected)
     assert adapter.live()["norms.images"] == 8
+
+
+def test_one_silent_channel_does_not_take_the_share_of_its_whole_layer() -> None:
+    """A channel that never fired at training lies thousands of nats away once it does."""
+    layer, share = nn.BatchNorm2d(64), torch.tensor([0.5])
+    known = torch.zeros(64), torch.full((64,), 4.0)
+    known[1][0] = 0.0
+    stream = torch.zeros(1, 64), torch.full((1, 64), 4.0)
+    assert moments_of.nats(layer, stream, known) < 0.05
+    stream[1][:, 1:] = 2.0
+    _, variance = moments_of.anchored(layer, stream, known, share)
+    others = variance[0, 1:]
+    torch.testing.assert_close(others, torch.full_like(others, 8**0.5), atol=0.1, rtol=0)
 
 
 def test_the_share_fades_where_a_corruption_took_the_variance_away() -> None:
