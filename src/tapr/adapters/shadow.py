@@ -17,7 +17,8 @@ from tapr import sync
 from tapr.adapters.checks import explained
 from tapr.adapters.votes import Votes
 from tapr.models import shared
-from tapr.models.statistics import Shift, Statistics
+from tapr.models.policies import Shift
+from tapr.models.statistics import Statistics
 from tapr.sync import Share
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tapr.errors import InputError
-from tapr.models.statistics import Shift
+from tapr.models.policies import Shift
 from tapr.objectives import log_probabilities
 from tapr.registry import Registry
 
