@@ -33,7 +33,7 @@ class Likely(NamedTuple):
 
 
 class Image(NamedTuple):
-    """The likeliest classes of an image, the likeliest first; none without finite logits."""
+    """The likeliest classes of an image, the likeliest first; none if its logits are not finite."""
 
     top: tuple[Likely, ...]
 
@@ -55,27 +55,27 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server says about the images of one request."""
+    """The server's answer to the images of one request."""
 
     predictions: tuple[Image, ...]
-    adapted: bool  # did the stream adapt on them?
-    mode: str  # "adapted", "frozen", or "late": by the unadapted model, for lack of time
+    adapted: bool  # whether the stream adapted on them
+    mode: str  # "adapted", "frozen", or "late": the unadapted model answered, for lack of time
     health: str  # "ok", "watch" or "harm"
     reason: str  # why it is not "ok"
     action: str  # what the guard did about it
-    batch: int  # number of the batch in its stream, from 1
+    batch: int  # the number of the batch in its stream, from 1
     together: int  # images in the batch
     seconds: dict[str, float]
     request: str  # the request's id, as the server's log has it
 
 
 class RefusedError(TaprError):
-    """The server refused a request; the message is its sentence."""
+    """The server refused a request; the message says why."""
 
     def __init__(self, status: int, sentence: str, retry_after: float | None = None) -> None:
         super().__init__(sentence)
         self.status = status
-        self.retry_after = retry_after  # seconds, if the server says when to come back
+        self.retry_after = retry_after  # seconds, if the server says when to try again
 
 
 class Client:
@@ -100,8 +100,8 @@ class Client:
     ) -> Answer:
         """Have a stream adapt on images and predict them.
 
-        Images are paths or contents of image files; or an array of the model's own size, uint8
-        [B, H, W, C] or float32 [B, C, H, W] in [0, 1].
+        Images are paths or contents of image files, or an array of the model's input size: uint8
+        [B, H, W, C], or float32 [B, C, H, W] in [0, 1].
         """
         path, options = f"/v1/streams/{stream}/predict", {"params": {"top": top}}
         if isinstance(images, np.ndarray):
@@ -157,7 +157,7 @@ class Client:
         self._call("PUT", f"/v1/streams/{name}/state", content=state)
 
     def delete(self, name: str) -> None:
-        """Forget a stream with its snapshots."""
+        """Delete a stream with its snapshots."""
         self._call("DELETE", f"/v1/streams/{name}")
 
     def _call(self, method: str, path: str, **options: Any) -> httpx.Response:

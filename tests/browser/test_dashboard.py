@@ -80,7 +80,7 @@ def test_the_dashboard_is_live(browser: "Browser", url: str) -> None:
         assert page.locator("#streams tr").count() == 2
         page.click("button[data-stream='camera-1']")
         page.locator("#h-one", has_text="Stream camera-1").wait_for(timeout=30_000)
-        assert page.locator("#served").inner_text() == "small by steady"
+        assert page.locator("#served").inner_text() == "small with steady"
         row = page.locator("#streams tr", has_text="camera-1")
         before = int(row.locator("td").nth(2).inner_text())
         assert page.locator("#classes .bar").count() >= 1

@@ -1,4 +1,4 @@
-"""Adapters: called like the model, they adapt while they predict; and the parts they have."""
+"""Adapters, which are called like the model and adapt while they predict, and their parts."""
 
 from tapr.adapters.adapter import Adapter
 from tapr.adapters.corrections import (

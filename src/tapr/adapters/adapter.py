@@ -1,4 +1,4 @@
-"""What every adapter is: a module called like the model, with one hook for the method."""
+"""The base of every adapter: a module that is called like the model, with one hook, `adapt`."""
 
 import logging
 import os
@@ -30,20 +30,20 @@ from tapr.sync import Batch, Sync
 from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr")
-LARGEST = 1e38  # that a number of an optimiser may be
+LARGEST = 1e38  # the largest number that an optimiser may hold
 Observer = Callable[[Prediction], object]
 HUGGING_FACE = ("can_generate", "config", "device", "dtype", "main_input_name")
-UNKNOWN = -1  # batches, while a failed one is rolled back
+UNKNOWN = -1  # the number of batches while a failed one is rolled back
 
 
 class Adapter(nn.Module, ABC):
     """Adapts a copy of a model while it predicts. A method is a subclass with `adapt`.
 
-    What moves is every tensor below the adapter except the model's frozen parameters; `reset`,
-    `save`, `load`, `deepcopy` and the rollback after an error follow from that. Any number of
-    threads may call an adapter: their calls take turns.
+    Adaptation may change every tensor of the adapter and its parts, except the model's frozen
+    parameters. `reset`, `save`, `load`, `deepcopy` and the rollback after an error cover exactly
+    these tensors. Several threads may call an adapter: their calls take turns.
 
-    Within a `torch.distributed` group all processes adapt together, each on its own images, as one
+    In a `torch.distributed` group all processes adapt together, each on its own images, as one
     process would on all of them (docs/torchrun.md); with `sync=False` each adapts on its own.
     """
 
@@ -51,8 +51,8 @@ class Adapter(nn.Module, ABC):
     paper: ClassVar[str] = ""  # who published it, where and when
     needs: ClassVar[Needs] = Needs()
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # beside the defaults, called "paper"
-    adapts: ClassVar[bool] = True  # False for the model as it came: the baseline
-    only_own = False  # are images only run through the model? Then processes keep theirs
+    adapts: ClassVar[bool] = True  # False for the unadapted model: the baseline
+    only_own = False  # whether images only go through the model: then processes keep their own
 
     def __init__(
         self,
@@ -82,15 +82,15 @@ class Adapter(nn.Module, ABC):
         arrange(self.model, layout)
         self.generator = rng.generator(seed, "views")
         self.sync = sync
-        self.spread: Batch | None = None  # the batch at hand, if processes share it
+        self.spread: Batch | None = None  # the present batch, if processes share it
         self.guard = Guard(guard if self.adapts else "off", self.model)
         self.recipe: Mapping[str, object] = {}
-        self.takes: Given = "pixels"  # or "normalized": what callers give
+        self.takes: Given = "pixels"  # the images that callers give: these, or "normalized"
         self._answers = answers(None)
-        self.batches = 0  # predicted so far, whatever was reset or loaded since
+        self.batches = 0  # predicted so far; `reset` and `load` do not change the count
         self._source: Moment | None = None
         self._source_hash: str | None = None
-        self._counts = [0, 0]  # images forward and backward in the batch at hand
+        self._counts = [0, 0]  # images forward and backward in the present batch
         self._observers: dict[object, Observer] = {}
         self._turn = threading.RLock()
         self._process = os.getpid()
@@ -102,7 +102,7 @@ class Adapter(nn.Module, ABC):
 
     @final
     def health(self) -> Health | None:
-        """How the adapted model compares with the source model, as of the last batch compared.
+        """How the adapted model compares with the source model, at the last batch compared.
 
         None before that, and with `guard="off"`. docs/health.md says what the numbers mean.
         """
@@ -110,7 +110,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def passes(self) -> Passes:
-        """What the method costs at most: passes through the model for each image predicted."""
+        """The cost of the method, at most: passes through the model for each image predicted."""
         return Passes(forward=1, backward=0)
 
     @property
@@ -120,7 +120,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def copies(self) -> int:
-        """Copies of the views of a batch that stand while they are made."""
+        """How many copies of a batch's views are in memory while they are made."""
         return 1
 
     @property
@@ -130,7 +130,7 @@ class Adapter(nn.Module, ABC):
 
     @property
     def policy(self) -> str:
-        """Whose batch-norm statistics are used to predict, in words."""
+        """In words, which batch-norm statistics are used to predict."""
         return "source"
 
     @abstractmethod
@@ -159,8 +159,8 @@ class Adapter(nn.Module, ABC):
     ) -> Any:
         """Adapt on the images and return their logits: a drop-in for the model.
 
-        A model of Hugging Face is called with `pixel_values` and answers with an output of its own
-        kind, which has a `loss` if there are `labels`. Adaptation never sees the labels.
+        A model of Hugging Face is called with `pixel_values` and returns its own kind of output,
+        which has a `loss` if there are `labels`. Adaptation never sees the labels.
         """
         if (images is None) == (pixel_values is None):
             raise InputError("expected images, or pixel_values, got both or neither")
@@ -169,9 +169,9 @@ class Adapter(nn.Module, ABC):
 
     @final
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` with every prediction from now on; returns a function that ends it.
+        """Call `observer` with every prediction from now on; returns a function that ends this.
 
-        An observer that fails is logged, and harms neither the prediction nor the adapter.
+        If an observer fails, that is logged; the prediction and the adapter are not affected.
         """
         key = object()
         self._observers[key] = observer
@@ -191,13 +191,13 @@ class Adapter(nn.Module, ABC):
 
     @final
     def restart(self) -> None:
-        """Return to the source model within a stream: the draws and the guard's memory go on."""
+        """Return to the source model within a stream; generators and the guard's memory go on."""
         with self.guard.remembering():
             self.put_back(self.source, generators=False)
 
     @property
     def source(self) -> Moment:
-        """All that moves, as it was before the first batch."""
+        """The state before the first batch."""
         if self._source is None:
             self._complete()
             self._source = self.capture()
@@ -205,25 +205,25 @@ class Adapter(nn.Module, ABC):
 
     @final
     def live(self) -> dict[str, Tensor]:
-        """Everything that moves, by name."""
+        """All tensors that adaptation may change, by name."""
         return moving.live(self, self.frozen)
 
     @final
     def capture(self, storage: Moment | None = None) -> Moment:
-        """A copy of everything that moves, in the memory of an earlier one where that fits."""
+        """A copy of the state; it reuses the memory of an earlier copy where that fits."""
         return moving.capture(self, self.frozen, storage)
 
     @final
     def put_back(self, moment: Moment, *, generators: bool = True) -> None:
-        """Make everything that moves what it was at a moment."""
+        """Return to the state of an earlier moment."""
         moving.put_back(self, self.frozen, moment, generators=generators)
 
     @final
     def logits(self, images: Tensor, model: nn.Module | None = None, *, views: int = 1) -> Tensor:
         """Run the model, or another one such as a teacher, and find its logits [B, K].
 
-        The images may be `views` of a batch behind one another. Processes that share the batch run
-        a part each, and all get the logits of the whole.
+        The images may be several `views` of a batch, one after another. Processes that share the
+        batch run a part each, and all get the logits of the whole.
         """
         model = model or self.model
         share = self.spread.share(len(images), views) if self.spread else None
@@ -241,17 +241,17 @@ class Adapter(nn.Module, ABC):
         return check_images(images, self.model, normalized)
 
     def as_voters(self, logits: Tensor) -> Said | None:
-        """What the voters predict for this batch, if the source model is one of them."""
+        """The predictions of the voters for this batch, if the source model is one of them."""
         return None
 
     @final
     def cost(self, shape: Sequence[int]) -> Cost:
-        """What a batch of this shape [B, C, H, W] will cost, estimated from one image."""
+        """The cost of a batch of this shape [B, C, H, W], estimated from one image."""
         sizes = Sizes(self.together, self.copies, self.alone, self.held())
         return predicted(self.model, self.passes, shape, sizes)
 
     def held(self) -> int:
-        """The bytes of the copies of what moves: at the source, and at the start of the batch."""
+        """The bytes of two copies of the state: at the source, and at the start of the batch."""
         own = [p for name, p in self.named_parameters() if name not in self.frozen]
         return 2 * sum(tensor.nbytes for tensor in (*own, *self.buffers()))
 
@@ -273,12 +273,12 @@ class Adapter(nn.Module, ABC):
     def load(self, path: Path | str) -> Self:
         """Resume from a saved state of the same method on the same source model, or change nothing.
 
-        Every tensor is looked at before any of them is put in its place.
+        Every tensor is checked before any of them is loaded.
         """
         tensors, metadata = state.read(path)
         with self._turn:
             source = self.source
-            # What the guard remembers may be missing in the file, or of no use here.
+            # The guard's memory may be missing in the file, or of no use here.
             known = source.tensors.keys() | source.empty
             tensors = {n: t for n, t in tensors.items() if n in known or not _is_memory(n)}
             tensors = {n: t for n, t in source.tensors.items() if _is_memory(n)} | tensors
@@ -287,7 +287,7 @@ class Adapter(nn.Module, ABC):
                     f"{path} was saved from another source model than this one: expected the same"
                     " architecture with the same weights, before adaptation"
                 )
-            # Of the model's own buffers, and those of a teacher's model, a forward may change any.
+            # A forward may change any buffer of the model or of a teacher's model.
             changed = _read_names(path, metadata, "changed")
             variable = {name for name in changed if ".model." in f".{name}"}
             empty = _read_names(path, metadata, "empty") | (
@@ -299,7 +299,7 @@ class Adapter(nn.Module, ABC):
             if not isinstance(layout, str) or layout not in LAYOUTS:
                 raise StateError(f"{path} does not fit: it names an unknown layout, {layout!r}")
             now = self.capture()
-            self.put_back(source)  # what the stream has filled since then has no size to fit
+            self.put_back(source)  # buffers that the stream has filled may have another size
             try:
                 moving.check(path, saved, self, source, variable)
             except BaseException:
@@ -311,14 +311,14 @@ class Adapter(nn.Module, ABC):
         return self
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What `state_dict` holds besides parameters and buffers: generator, optimiser."""
+        """The part of `state_dict` besides parameters and buffers: generator, optimiser."""
         own = moving.in_state_dict(self)
         now = self.capture()
         tensors = {name: tensor for name, tensor in now.tensors.items() if name not in own}
         return {"tensors": tensors, "numbers": now.numbers}
 
     def set_extra_state(self, extra: Mapping[str, Any]) -> None:
-        """Put back what `get_extra_state` gave."""
+        """Restore what `get_extra_state` returned."""
         moving.make_room(self, extra["tensors"], persistent=False)
         now = self.capture()
         own = moving.in_state_dict(self)
@@ -333,16 +333,16 @@ class Adapter(nn.Module, ABC):
             return super().load_state_dict(state_dict, *more, **options)
 
     def train(self, mode: bool = True) -> Self:
-        """Do nothing: the adapter itself decides which layer is in which mode, at every forward."""
+        """Do nothing: the adapter itself sets the mode of every layer at each forward."""
         return self
 
     @property
     def _ddp_params_and_buffers_to_ignore(self) -> None:
-        """DistributedDataParallel asks for this first of all: the place to tell whoever uses it."""
+        """Refuse DistributedDataParallel, which reads this attribute first of all."""
         syncing.bare(self, "DistributedDataParallel")
 
     def __getattr__(self, name: str) -> Any:
-        """What pipelines of Hugging Face ask a model for is the model's."""
+        """Get from the model the attributes that pipelines of Hugging Face need."""
         if name in HUGGING_FACE and "model" in self._modules:
             model = self._modules["model"]
             return getattr(getattr(model, "model", model), name)
@@ -356,13 +356,13 @@ class Adapter(nn.Module, ABC):
         self._turn, self._process = threading.RLock(), os.getpid()
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
-        """`to`, `double`, `cuda` ...: the optimiser's memory goes where the parameters go."""
+        """`to`, `double`, `cuda` ...: the optimiser's memory moves with the parameters."""
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         self.put_back(self.capture())
         return self
 
     def _complete(self) -> None:
-        """Make what could not be made before all parts were there."""
+        """Make what needs all parts of the adapter; called before the first batch."""
 
     def _predict(self, images: Tensor) -> Prediction:
         self._check_process()
@@ -407,7 +407,7 @@ class Adapter(nn.Module, ABC):
         )
 
     def _nothing(self, images: Tensor) -> Prediction:
-        """The prediction of an empty batch: the model is asked how many classes there are."""
+        """The prediction of an empty batch; the model is run to learn the number of classes."""
         with torch.no_grad():
             logits = self.logits(images.new_zeros(1, *images.shape[1:]))[:0]
         assert self.guard.start is not None
@@ -424,14 +424,14 @@ class Adapter(nn.Module, ABC):
             )
 
     def _settle(self, layout: Layout) -> None:
-        """Take the layout that was found here, or where the state was saved, for good."""
+        """Fix the layout that was found here, or where the state was saved."""
         arrange(self.model, layout)
         self.layout = layout
         if "layout" in self.recipe:
             self.recipe = {**self.recipe, "layout": layout}
 
     def _fingerprint(self) -> str:
-        """A hash of the source model: what moves as it was at first, the rest as it is."""
+        """A hash of the source model: the state as it was at first, and the frozen parameters."""
         if self._source_hash is None:
             frozen = {n: p for n, p in self.named_parameters() if n in self.frozen}
             moved = moving.own(self, self.source)
@@ -441,7 +441,7 @@ class Adapter(nn.Module, ABC):
 
 
 def _is_memory(name: str) -> bool:
-    """Is this what the guard remembers of a stream, which is no part of the model or the method?"""
+    """Whether this tensor is the guard's memory, which is no part of the model or the method."""
     return name.startswith("guard.") and name != "guard.refusals"
 
 

@@ -1,4 +1,4 @@
-"""Self-training by images that are certain and diverse: the loss that ROID and CMF share."""
+"""The loss that ROID and CMF share: self-training with images that are certain and diverse."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from tapr.objectives import (
 )
 from tapr.types import Loss, Outputs
 
-# How ROID and CMF take CoTTA's augmentation.
+# CoTTA's augmentation with the parameters of ROID and CMF.
 KATANA = {"padding": "reflect", "blur": False, "noise": False}
 
 
 class CertainOptions(NamedTuple):
-    """What may be chosen about the loss: see `Certain`."""
+    """The options of the loss `Certain`."""
 
     temperature: float = 1 / 3
     weighting: bool = True
@@ -30,14 +30,14 @@ class CertainOptions(NamedTuple):
 
 
 class Certain(nn.Module):
-    """Soft likelihood ratio, and agreement with an augmented view, of images weighed by two things.
+    """The soft likelihood ratio of images, and their agreement with an augmented view, weighted.
 
-    An image counts the more, the less its prediction resembles the average so far and the surer it
-    is; the less diverse than the batch's mean are left out. Both are scaled to 0 ... 1 within the
-    batch; where all images are the same, so that there is nothing to scale, all count alike.
+    The weight of an image grows with its diversity (how little its prediction resembles the average
+    so far) and with its certainty. Images less diverse than the batch's mean are left out. Both are
+    scaled to 0 ... 1 within the batch; if all images are the same, all have the same weight.
 
-    `detach` lets the agreement teach the augmented view alone. `full_batch` divides the sums by the
-    largest batch so far, so that a short one at the end takes a smaller step.
+    With `detach` the agreement teaches the augmented view only. `full_batch` divides the sums by
+    the largest batch so far, so that a short last batch takes a smaller step.
     """
 
     average: Tensor | None  # [K], of the predictions; uniform at first
@@ -52,7 +52,7 @@ class Certain(nn.Module):
     def forward(
         self, outputs: Outputs, ask: Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> Loss:
-        """The loss; `ask` runs the model on augmented images, in a forward of their own."""
+        """The loss; `ask` runs the model on augmented images, in a separate forward."""
         logits = outputs.logits[0]
         weights = self._weights(logits.detach())
         keep = weights > 0
@@ -68,7 +68,7 @@ class Certain(nn.Module):
         return Loss(per_image.sum() / divisor, per_image, keep, terms)
 
     def _weights(self, logits: Tensor) -> Tensor:
-        """What every image counts, [B]; 0: it is left out."""
+        """The weight of every image, [B]; 0: it is left out."""
         p = log_probabilities(logits).exp()
         if self.average is None:
             self.average = torch.full_like(p[0], 1 / p.shape[1])
@@ -82,6 +82,6 @@ class Certain(nn.Module):
 
 
 def _scaled(values: Tensor) -> Tensor:
-    """From 0 for the least to 1 for the largest; all 0 where they are the same."""
+    """The values scaled from 0 for the least to 1 for the largest; all 0 if they are the same."""
     low, high = values.aminmax()
     return (values - low) / (high - low) if high > low else torch.zeros_like(values)

@@ -1,4 +1,4 @@
-"""Sentences for images and options that cannot be right, before anything has moved."""
+"""Errors for images and options that cannot be right, raised before anything has changed."""
 
 import math
 import sys
@@ -24,7 +24,7 @@ HINTS = {
 def check_images(images: Tensor, model: nn.Module, normalized: Normalize | None = None) -> Tensor:
     """Refuse what is not a float batch [B, C, H, W] in [0, 1] on the model's device.
 
-    Images that were `normalized` so are put back into [0, 1] first.
+    If the images are `normalized`, that is undone first, so that they are in [0, 1] again.
     """
     if torch.is_inference_mode_enabled():
         raise InputError(
@@ -55,7 +55,7 @@ def check_images(images: Tensor, model: nn.Module, normalized: Normalize | None 
 
 
 def _pixels(images: Tensor, normalized: Normalize) -> Tensor:
-    """Normalised images in [0, 1] again; refuse what another normalisation must have made."""
+    """Undo the normalisation of images; refuse images that were normalised by other numbers."""
     if images.shape[1] != len(normalized.mean):
         raise InputError(
             f"expected images with {len(normalized.mean)} channels, got {images.shape[1]}"
@@ -90,7 +90,7 @@ def _check_kind(images: Tensor) -> None:
 
 
 def _in_range(images: Tensor) -> Tensor:
-    """The images, if they are finite and in [0, 1]; what rounding put just outside is put back."""
+    """Refuse images that are not finite or not in [0, 1]; clip what rounding put just outside."""
     try:
         low, high = (value.item() for value in images.aminmax())
     except (RuntimeError, TypeError) as error:  # a subclass without values, or memory that is gone
@@ -112,9 +112,9 @@ def _in_range(images: Tensor) -> Tensor:
 
 @contextmanager
 def explained(images: Tensor, model: nn.Module) -> Iterator[None]:
-    """Turn a failure inside the model into a sentence; ours are sentences already.
+    """Turn a failure inside the model into a `ModelError` with an explanation.
 
-    Memory that has run out is not the model's failure, and whoever calls may know a way out.
+    Our own errors pass through, and so does an out-of-memory error: the caller may handle it.
     """
     try:
         yield
@@ -131,7 +131,7 @@ def explained(images: Tensor, model: nn.Module) -> Iterator[None]:
 
 
 def _blame(error: Exception, images: Tensor, model: nn.Module) -> str | None:
-    """What is wrong with the images, where they are to blame for a failure."""
+    """What is wrong with the images, if they are the cause of a failure."""
     if "more than 1 value per channel" in str(error):
         return (
             f"a batch of {len(images)} gives a BatchNorm layer one value per channel, whose own"
@@ -174,8 +174,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
 }
 SHARES = ("confidence", "keep", "one_class", "pull", "upright")  # numbers from 0 to 1
 ABOVE_0 = ("exponent", "temperature", "spread")
-OPTIONAL = ("margin", "fisher", "recovery", "noise")  # None: the method decides
-# Option -> smallest whole number it may be.
+OPTIONAL = ("margin", "fisher", "recovery", "noise")  # may be None: the method decides
+# Option -> the smallest whole number that it may be.
 COUNTS: Mapping[str, int] = {
     **{"steps": 1, "views": 0, "seed": 0},
     **{"every": 1, "copies": 1, "source_batch": 1, "source_count": 1},
@@ -185,11 +185,11 @@ FLAGS = (
     *("episodic", "redraw", "compile", "amp", "inplace"),
     *("forget", "weighting", "agreement", "detach", "full_batch", "learn", "shift"),
 )
-MOST = 2**63  # of a whole number
+MOST = 2**63  # the limit of whole numbers
 
 
 def is_number(value: object) -> bool:
-    """Is this a finite number, which a float can hold?"""
+    """Whether this is a finite number that a float can hold."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
@@ -197,7 +197,7 @@ def is_number(value: object) -> bool:
 def check_options(options: Mapping[str, Any]) -> None:
     """Refuse values of the wrong kind or outside their range; the error names the option.
 
-    An option means the same in every method, yours included, so that its values are checked here.
+    An option means the same in every method, yours included, so that we can check its values here.
     """
     for name, (low, high) in RANGES.items():
         value = options.get(name, low)

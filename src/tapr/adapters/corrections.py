@@ -1,4 +1,4 @@
-"""Corrections: what is done to the logits before they are the answer."""
+"""Corrections, which change the logits before they become the answer."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from tapr.types import Outputs
 
 
 class Correction(nn.Module, ABC):
-    """Changes the answer. Memory, such as prototypes, lives in buffers."""
+    """Changes the answer. What it remembers, such as prototypes, must be in buffers."""
 
-    features = False  # are `Outputs.features` and `Outputs.head` needed?
-    student = True  # is what the model itself says needed? If not, only the teacher is asked
+    features = False  # whether it needs `Outputs.features` and `Outputs.head`
+    student = True  # whether it needs the model's own logits; if not, only the teacher is run
 
     @abstractmethod
     def forward(self, outputs: Outputs) -> Tensor:
@@ -27,7 +27,7 @@ class Prior(Correction):
     """Multiplies the logits by the batch's smoothed mean prediction (ROID's released code)."""
 
     def forward(self, outputs: Outputs) -> Tensor:
-        """The logits of classes that the batch has more of gain, those of the others lose."""
+        """The logits, raised for classes that are frequent in the batch, lowered for others."""
         return outputs.logits[0] * _frequencies(outputs.logits[0])
 
 
@@ -40,7 +40,7 @@ class ProbabilityPrior(Correction):
 
 
 def _frequencies(logits: Tensor) -> Tensor:
-    """How often the batch has each class, smoothed the more, the smaller the batch, [K]."""
+    """The frequency of each class in the batch, [K]; a smaller batch is smoothed more."""
     images, classes = logits.shape
     mean = logits.softmax(1).mean(0)
     smooth = max(1 / images, 1 / classes) / mean.max()
@@ -54,7 +54,7 @@ PRIORS: Registry[Callable[[], Correction | None]] = Registry(
 
 
 class Taught(Correction):
-    """Answers with what the teacher says, alone or added to what the model says."""
+    """Answers with the teacher's logits, alone or added to the model's."""
 
     def __init__(self, *, together: bool = False) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Laplacian(Correction):
         return answer.clamp(min=1e-20).log().to(logits.dtype)
 
     def _settled(self, unary: Tensor, kernel: Tensor) -> Tensor:
-        """The fixed point of Y = softmax(-unary + kernel Y), or what `rounds` rounds make of it."""
+        """The fixed point of Y = softmax(-unary + kernel Y), or Y after `rounds` iterations."""
         answer, energy = (-unary).softmax(1), float("inf")
         for number in range(self.rounds):
             pull = kernel @ answer
@@ -140,7 +140,7 @@ def linear(features: Tensor, neighbours: int) -> Tensor:
 
 
 def _distances(features: Tensor) -> Tensor:
-    """Exactly 0 between equal features, which the quicker way by a product is not."""
+    """Distances that are exactly 0 between equal features; the faster matrix product is not."""
     return torch.cdist(features, features, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -150,10 +150,10 @@ KERNELS: Registry[Callable[[Tensor, int], Tensor]] = Registry(
 
 
 class Prototypes(Correction):
-    """Classifies by similarity to the surest features seen of each class (T3A).
+    """Classifies by similarity to the most certain features seen of each class (T3A).
 
-    Of each class the `most` supports with the lowest entropy stay, the others are forgotten; None
-    keeps all. With -1 the least sure one of each class is dropped at every batch.
+    It keeps the `most` supports with the lowest entropy of each class; None keeps all. With -1 it
+    drops the least certain support of each class at every batch.
     """
 
     features = True

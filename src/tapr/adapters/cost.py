@@ -1,4 +1,4 @@
-"""What a batch will cost, before it comes."""
+"""Estimates the cost of a batch before it comes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from tapr.models.output import logits_of
 
 
 class Passes(NamedTuple):
-    """What a method costs: images through the model, per image predicted."""
+    """The cost of a method: images through the model, for each image predicted."""
 
     forward: int
     backward: int
 
 
 class Cost(NamedTuple):
-    """What a batch costs by prediction; at most, where a step may be skipped."""
+    """The estimated cost of a batch; an upper bound where a step may be skipped."""
 
     forward: int  # images through the model
     backward: int
@@ -29,12 +29,12 @@ class Cost(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What a method holds in memory at a time."""
+    """How much a method holds in memory at a time."""
 
-    together: int  # images, views among them, that are made for each image of the batch
-    copies: int  # of them, while they are made
-    alone: bool  # do those of one image after the other go through the model, or all at once?
-    kept: int  # bytes for the guard, the optimiser and the way back
+    together: int  # images, with views, that are made for each image of the batch
+    copies: int  # how many copies of these exist while they are made
+    alone: bool  # whether each image of the batch goes through the model on its own
+    kept: int  # bytes for the guard, the optimiser and the rollback
 
 
 def predicted(model: nn.Module, passes: Passes, shape: Sequence[int], sizes: Sizes) -> Cost:
@@ -61,7 +61,7 @@ def predicted(model: nn.Module, passes: Passes, shape: Sequence[int], sizes: Siz
 
 
 class _One(NamedTuple):
-    """Of one image: FLOPs of a forward and of a backward, and bytes that stand between them."""
+    """The FLOPs of a forward and a backward of one image, and the bytes kept between them."""
 
     forward: int
     backward: int
@@ -69,7 +69,7 @@ class _One(NamedTuple):
 
 
 def _measured(model: nn.Module, image: Tensor, moving: list[nn.Parameter]) -> _One:
-    saved: dict[int, int] = {}  # by address: what several layers keep is there once
+    saved: dict[int, int] = {}  # by address, since several layers may keep the same tensor
     outputs = [0]
 
     def save(tensor: Tensor) -> Tensor:
@@ -99,5 +99,5 @@ def _measured(model: nn.Module, image: Tensor, moving: list[nn.Parameter]) -> _O
             wanted = [*moving, image] if image.requires_grad else moving
             torch.autograd.grad(logits.sum(), wanted, allow_unused=True)
     kept = sum(size for place, size in saved.items() if place not in own)
-    # Without a backward only a layer's input and output are there at a time.
+    # Without a backward, only one layer's input and output are in memory at a time.
     return _One(forward.get_total_flops(), backward.get_total_flops(), kept or 2 * max(outputs))

@@ -1,4 +1,4 @@
-"""CMA-ES: minimises what has no gradient, by a normal distribution that follows what worked."""
+"""CMA-ES: minimises a function without gradients; a normal distribution follows the best points."""
 
 import math
 
@@ -11,11 +11,11 @@ from tapr.adapters.guard import NotFinite
 class Evolution(nn.Module):
     """Covariance matrix adaptation (Hansen, arXiv:1604.00772): `ask` for points, `tell` their loss.
 
-    It is written out here, and not taken from the package `cma`, because what moves has to lie in
-    buffers: only then do `reset`, `save`, `load`, the rollback and `deepcopy` follow, and no file
-    is unpickled. The arithmetic is that of `cma` 4.5 with its defaults (active, cumulative
-    step-size adaptation, axes renewed only now and then, strangers clipped); a test holds the two
-    together, told the same points. The draws are ours: torch's generator, in float64.
+    We do not use the package `cma`, because the state has to be in buffers: only then do `reset`,
+    `save`, `load`, the rollback and `deepcopy` work, and no file is unpickled. The arithmetic is
+    that of `cma` 4.5 with its defaults (active, cumulative step-size adaptation, axes renewed only
+    now and then, foreign points clipped); a test compares the two on the same points. The random
+    draws differ: ours come from torch's generator, in float64.
     """
 
     mean: Tensor  # [N]
@@ -25,8 +25,8 @@ class Evolution(nn.Module):
     lengths: Tensor  # [N], the roots of its eigenvalues
     spread_path: Tensor  # [N]
     covariance_path: Tensor  # [N]
-    told: Tensor  # how often
-    renewed: Tensor  # after how many of them the axes were
+    told: Tensor  # the number of calls of `tell`
+    renewed: Tensor  # its value when the axes were last renewed
 
     def __init__(self, dimension: int, population: int = 27, spread: float = 1.0) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Evolution(nn.Module):
         self.spread_rate = min(0.5, (effective + 2) / (n + effective + 3))
         steep = max(1, 3 * (1 - 0.5 ** (n / 9))) * ((effective - 1) / (n + 1)) ** 0.5
         self.damping = 1 + 2 * max(0, steep - 1) + self.spread_rate
-        self.patience = 1 / (self.one + self.many) / n / 10  # of the axes, in updates
+        self.patience = 1 / (self.one + self.many) / n / 10  # updates between renewals of the axes
         # The mean length of a standard normal draw.
         self.expected = 2**0.5 * math.exp(math.lgamma((n + 1) / 2) - math.lgamma(n / 2))
         variances = (1e-4 / n * torch.arange(n, dtype=torch.float64)).exp()  # no two are equal
@@ -82,8 +82,8 @@ class Evolution(nn.Module):
     def tell(self, points: Tensor, loss: Tensor) -> None:
         """Follow the better points, [M, N], by their loss, [M]; only its order matters.
 
-        The first `population` are those asked for. Strangers behind them are drawn near if they are
-        too far off for the distribution.
+        The first `population` points are those from `ask`. Foreign points may follow; they are
+        moved nearer if they are too far away for the distribution.
         """
         n, sigma = len(self.mean), self.spread
         steps = (points - self.mean) / sigma
@@ -122,11 +122,11 @@ class Evolution(nn.Module):
             raise NotFinite("the search distribution is not finite")
 
     def _standard(self, steps: Tensor) -> Tensor:
-        """Steps [..., N] as the draws that would have made them, turned back into place."""
+        """The standard normal draws that would have made these steps [..., N], in the same axes."""
         return ((steps @ self.axes) / self.lengths) @ self.axes.T
 
     def _renew(self) -> None:
-        """Take the axes of the covariance as it is by now."""
+        """Compute the axes of the present covariance."""
         self.covariance.copy_((self.covariance + self.covariance.T) / 2)
         values, axes = torch.linalg.eigh(self.covariance)
         if not values[0] > 0:

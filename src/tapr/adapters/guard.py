@@ -1,13 +1,13 @@
-"""The guard: what is not finite never stays in the model, and harm is seen, or answered.
+"""The guard: it keeps numbers that are not finite out of the model, and reports or limits harm.
 
-A step that is not finite is rolled back, always. Beyond that there are three modes. `off` looks at
-nothing. `watch` asks the source model about one image in eight and tells how the adapted model
-does beside it (`health`); no number changes. `act` asks about every image, and on signs of harm
-takes the steps of a short ladder, the next one where the one before did not help:
+The guard always rolls back a step that is not finite. Beyond that it has three modes. `off` does
+nothing more. `watch` runs the source model on one image in eight and reports how the adapted model
+compares with it (`health`); no prediction changes. `act` compares every image, and on signs of harm
+it takes the first of these actions, or the next one where the one before did not help:
 
-1. the answer to the batch is the source model's own vote, the safer one (`answered`);
-2. nothing is learnt from the batch: all is as it was before it (`unlearnt`);
-3. the adapter begins anew from the source model (`restarted`).
+1. the answer to the batch is the vote of the source model, which is safer (`answered`);
+2. also, nothing is learnt from the batch: the state is rolled back (`unlearnt`);
+3. the adaptation restarts from the source model (`restarted`).
 """
 
 import logging
@@ -33,39 +33,39 @@ if TYPE_CHECKING:
 log = logging.getLogger("tapr")
 Mode = Literal["off", "watch", "act"]
 MODES: Registry[Mode] = Registry("guard", {mode: mode for mode in get_args(Mode)})
-EVERY = 8  # `watch` asks about one image in so many
-TOGETHER = 32  # images that it asks about at once, or all of a smaller batch
-WINDOW = {"watch": 125.0, "act": 500.0}  # images compared that are remembered
-PATIENCE = 256  # images of harm in a row, from which the adapter begins anew
+EVERY = 8  # `watch` compares one image in so many
+TOGETHER = 32  # images that it compares at once, or all of a smaller batch
+WINDOW = {"watch": 125.0, "act": 500.0}  # how many compared images are remembered
+PATIENCE = 256  # after so many images of harm in a row the adaptation restarts
 ACTIONS = {
     "": "",
     "answered": "; the source model's vote answered",
     "unlearnt": "; the source model's vote answered, and nothing was learnt from the batch",
-    "restarted": "; the source model's vote answered, and adaptation began anew",
+    "restarted": "; the source model's vote answered, and the adaptation was restarted",
 }
 Memory = list[tuple[nn.Module, dict[str, Tensor | None]]]
 
 
-class NotFinite(Exception):  # noqa: N818  # it ends a step, and reaches nobody
+class NotFinite(Exception):  # noqa: N818  # it ends a step, and is never raised to callers
     """Raised within `Guard.step` when something is not finite; the message says what."""
 
 
 class Guard(nn.Module):
-    """Rolls an adapter back when a step was not finite; watches its health, and acts on it."""
+    """Rolls an adapter back when a step is not finite, watches its health, and acts on harm."""
 
     refusals: Tensor  # since the start or the last reset
-    seen: Tensor  # images
-    asked: Tensor  # images of these that the source model was asked about
-    harmed: Tensor  # images in a row
+    seen: Tensor  # the number of images
+    asked: Tensor  # how many of these were compared with the source model
+    harmed: Tensor  # the number of images of harm in a row
 
     def __init__(self, mode: Mode = "off", model: nn.Module | None = None) -> None:
         super().__init__()
         self.mode = MODES[mode]
         self.register_buffer("refusals", torch.tensor(0))
-        self.refused = 0  # in the batch at hand
-        self.start: Moment | None = None  # of the batch at hand
-        self.health: Health | None = None  # the last that was told
-        self.blind = False  # can the model not be asked?
+        self.refused = 0  # steps in the present batch
+        self.start: Moment | None = None  # the state before the present batch
+        self.health: Health | None = None  # the last verdict
+        self.blind = False  # whether the model fails on views, so that nothing can be compared
         self._learning: list[str] | None = None  # the model's parameters that move
         self._marked: Moment | None = None
         self._good: Moment | None = None
@@ -78,22 +78,22 @@ class Guard(nn.Module):
                 self.register_buffer(name, torch.tensor(0))
 
     def dismiss_shadow(self) -> None:
-        """Ask nobody: the adapter's own voters say what the source model says (`as_voters`)."""
+        """Do not run the source model: it is one of the adapter's own voters (`as_voters`)."""
         self.shadow = None
 
     def begin(self, adapter: "Adapter") -> None:
-        """A batch begins: this moment is good."""
+        """Note the state at the start of a batch, to which a rollback returns."""
         self.start = self._good = adapter.capture(self.start)
         self.refused = 0
 
     def mark(self, adapter: "Adapter") -> None:
-        """Call this moment good: the next rollback returns to it."""
+        """Note the present state as good: the next rollback returns to it."""
         self._good = self._marked = adapter.capture(self._marked)
 
     @contextmanager
     def step(self, adapter: "Adapter", *, first: bool = True) -> Iterator[None]:
-        """Around a step: on `NotFinite` the adapter is as it was before it."""
-        if not first:  # before the first step lies the start of the batch, or what was marked
+        """A context around a step: on `NotFinite` the step is rolled back."""
+        if not first:  # the first step returns to the start of the batch, or to what was marked
             self.mark(adapter)
         try:
             yield
@@ -101,24 +101,24 @@ class Guard(nn.Module):
             self.roll_back(adapter, str(trouble))
 
     def roll_back(self, adapter: "Adapter", why: str, *, to: Moment | None = None) -> None:
-        """Return to the last good moment, or to another one, and count it."""
+        """Return to the last good state, or to another one, and count the refusal."""
         moment = to or self._good
         assert moment is not None
         with self.remembering():
-            adapter.put_back(moment, generators=False)  # the next batch draws views of its own
+            adapter.put_back(moment, generators=False)  # the next batch draws new views
         self.refusals.add_(1)
         self.refused += 1
         log.warning("a step was refused and rolled back: %s", why)
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Whatever becomes of the adapter within, the guard keeps what it remembers."""
+        """Within this context the guard keeps its memory, whatever happens to the adapter."""
         memory = self._memory()
         yield
         _recall(memory)
 
     def judge(self, adapter: "Adapter", images: Tensor, prediction: Prediction) -> Prediction:
-        """Look at a prediction and tell the health; in `act`, answer for harm and take it back."""
+        """Judge a prediction and add its health; in `act`, replace the answer on harm."""
         if self.comparison is None or self.blind:
             return prediction
         if show_nothing(images, _share(adapter, images)) > 0.5:
@@ -146,9 +146,9 @@ class Guard(nn.Module):
         return self._told(health, prediction._replace(shadow=asked))
 
     def _places(self, images: int, every: int) -> Tensor:
-        """The images to ask about: one in so many of the stream, evenly spaced in a batch.
+        """The images to compare: one in `every` of the stream, evenly spaced in a batch.
 
-        A few at a time cost as much as many, so those that are due wait for others.
+        A few at a time cost as much as many, so that images that are due wait for others.
         """
         seen, asked = int(self.seen) + images, int(self.asked)
         due = min(seen // every - asked, images)
@@ -169,14 +169,14 @@ class Guard(nn.Module):
             if self.mode == "act":
                 raise
             self.blind = True
-            log.warning("health cannot be told: the model fails on views of images: %s", error)
+            log.warning("the health is not known: the model fails on views of images: %s", error)
             return None
         return said
 
     def _nothing_shown(
         self, adapter: "Adapter", images: Tensor, prediction: Prediction
     ) -> Prediction:
-        """One colour, or noise: there is nothing to learn from these."""
+        """The reaction to images of one colour or of noise, from which nothing can be learnt."""
         health = Health("harm", "most of the images show nothing: one colour, or only noise")
         if self.mode == "act":
             self._unlearn(adapter)
@@ -188,7 +188,7 @@ class Guard(nn.Module):
     def _act(
         self, adapter: "Adapter", health: Health, logits: Tensor, safe: Tensor
     ) -> tuple[Health, Tensor]:
-        """Take the next step of the ladder; return it with the health, and the answer."""
+        """Take the next action; return the health with it, and the answer."""
         safe = safe.to(logits.dtype)
         if health.verdict != "harm":
             self.harmed.zero_()
@@ -227,7 +227,7 @@ class Guard(nn.Module):
 
     @torch.no_grad()
     def _distance(self, adapter: "Adapter") -> float:
-        """How far the parameters are from the source model's, in parts of the length of these."""
+        """The distance of the parameters from the source model's, relative to their length."""
         source = adapter.source.tensors
         if self._learning is None:
             named = adapter.model.named_parameters(prefix="model")
@@ -241,7 +241,7 @@ class Guard(nn.Module):
         return float(moved / length.clamp(min=1e-12))
 
     def _forget_batch(self) -> None:
-        """What the guard remembers is what it was when the batch began."""
+        """Return the guard's memory to what it was when the batch began."""
         assert self.start is not None
         for prefix, module in self.named_modules(prefix="guard"):
             for key in module._buffers:

@@ -1,11 +1,11 @@
 """How an adapted model compares with the source model, judged without labels.
 
-The question is which of the two is right more often. Where they say different classes, a witness
-that no gradient has touched (`shadow`) believes the one or the other: d = w[adapted] - w[source] of
-an image, for the witness's probabilities w. Its mean over the last few hundred images, the credit,
-follows the difference of the accuracies; how far chance alone moves it is known from its own
-variance. The support is the same with the source model as a third voice in w: it takes more for the
-adapted model to be the better one. docs/health.md shows both, and where they are wrong.
+The question is which of the two is right more often. Where they predict different classes, we ask a
+witness that no gradient has changed (`shadow`). For the witness's probabilities w of an image,
+d = w[adapted] - w[source]. The mean of d over the last few hundred images, the credit, follows the
+difference of the accuracies; its variance says how far chance alone moves it. The support is the
+same with the source model as a third voice in w, so that the adapted model needs more evidence to
+count as the better one. docs/health.md shows both, and where they are wrong.
 """
 
 import math
@@ -18,18 +18,18 @@ from tapr.sync import Share
 from tapr.types import Health, Verdict
 
 ENOUGH = 32  # images before there is a verdict
-DEVIATIONS = 3.0  # by which the witness must believe the source more, for harm
-FEWER = 0.2  # of ln K: so much less spread are predictions that collapse, where there is no witness
-KNOWN = 0.06  # nats: images whose statistics are those of the source, up to a change of class
-LOOKED_AT = 32  # images of a batch, to see whether they show anything
-ROUGH = 0.9  # of white noise: how far neighbouring pixels differ
-LEVEL = 1 / 255  # a grey level
+DEVIATIONS = 3.0  # harm: the witness believes the source more by so many standard deviations
+FEWER = 0.2  # times ln K: the loss of entropy that means collapse, where there is no witness
+KNOWN = 0.06  # nats: the statistics are those of the source, up to a change of class
+LOOKED_AT = 32  # images of a batch that are checked for being blank
+ROUGH = 0.9  # noise: neighbouring pixels differ by at least so much of what they do in white noise
+LEVEL = 1 / 255  # one grey level
 
 
 def show_nothing(images: Tensor, share: Share | None = None) -> float:
-    """The share of images [B, C, H, W] in [0, 1] of one colour, or of noise without structure.
+    """The share of blank images: of one colour, or of noise, among [B, C, H, W] in [0, 1].
 
-    Processes that `share` the images look at theirs, and all say the same.
+    Processes that `share` the images check their own, and all return the same.
 
     >>> seeded = torch.Generator().manual_seed(0)
     >>> black, noise = torch.zeros(4, 3, 32, 32), torch.rand(4, 3, 32, 32, generator=seeded)
@@ -44,7 +44,7 @@ def show_nothing(images: Tensor, share: Share | None = None) -> float:
 
 
 def _shows_nothing(images: Tensor) -> Tensor:
-    """Which of the images do, [B]."""
+    """Which of the images are blank, [B]."""
     low, high = images.aminmax(dim=3)
     flat = (high.amax(2) - low.amin(2)).amax(1) <= LEVEL
     across = images.diff(dim=3).square().mean((1, 2, 3))  # of white noise, twice its variance
@@ -53,9 +53,9 @@ def _shows_nothing(images: Tensor) -> Tensor:
 
 
 class Comparison(nn.Module):
-    """What is remembered of the adapted and the source model's predictions, and the verdict."""
+    """Remembers means of the adapted and the source model's predictions, and gives the verdict."""
 
-    images: Tensor  # so many count in the means
+    images: Tensor  # how many count in the means
     means: Tensor  # [2, K] predictions of the adapted and of the source model
     entropies: Tensor  # [2]
     agreement: Tensor
@@ -68,13 +68,13 @@ class Comparison(nn.Module):
             self.register_buffer(name, None)
 
     def forget(self) -> None:
-        """Compare anew: another model predicts from now on."""
+        """Forget all means: another model predicts from now on."""
         for name in Comparison.__annotations__:
             setattr(self, name, None)
 
     @torch.no_grad()
     def forward(self, adapted: Tensor, said: Said, *, apart: bool) -> Health:
-        """Take in predictions [B, K] of the same images. `apart`: the witness is a third model."""
+        """Add predictions [B, K] of the same images. `apart`: the witness is a third model."""
         log_p = torch.stack([adapted, said.source]).float().log_softmax(2).clamp(min=-1e4)
         p = log_p.exp()  # [2, B, K]
         classes = p.argmax(2)

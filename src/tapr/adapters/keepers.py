@@ -1,4 +1,4 @@
-"""Keepers: what happens to the model after a step, so that it does not drift away."""
+"""Keepers, which act on the model after a step, so that it does not drift away."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Keeper(nn.Module, ABC):
-    """Called after every step that was taken; its memory, if any, lives in buffers."""
+    """Called after every step that was taken; what it remembers must be in buffers."""
 
     @abstractmethod
     def forward(self, adapter: "Loop", loss: Loss) -> None:
-        """Change the adapter's parameters, `adapter.moving`; `adapter.source` has the first."""
+        """Change the parameters in `adapter.moving`; `adapter.source` has their source values."""
 
 
 class Restore(Keeper):
@@ -39,7 +39,7 @@ class Restore(Keeper):
 
 
 class Ensemble(Keeper):
-    """Weight ensembling: after each step, `share` of every weight is the source's again."""
+    """Weight ensembling: after each step, every weight moves to its source value by `share`."""
 
     def __init__(self, share: float = 0.01) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Ensemble(Keeper):
 
     @torch.no_grad()
     def forward(self, adapter: "Loop", loss: Loss) -> None:
-        """Pull all weights a little towards the source."""
+        """Move all weights a little towards the source."""
         for name, parameter in adapter.moving.items():
             parameter.lerp_(adapter.source.tensors[name].to(parameter), self.share)
 
@@ -77,7 +77,7 @@ class Recover(Keeper):
 
     @torch.no_grad()
     def forward(self, adapter: "Loop", loss: Loss) -> None:
-        """Follow the loss, and start again when the model has become too sure of everything."""
+        """Update the average, and restart when the model has become too certain of everything."""
         value = loss.total.detach().to(self.average)
         known = self.average.isfinite()
         self.average.copy_(torch.where(known, self.average.lerp(value, 1 - self.momentum), value))
@@ -103,7 +103,7 @@ class Filter(Keeper):
     least, still = (
         0.89,
         0.9999,
-    )  # the gain's complement is at least the one, and from the other on 1
+    )  # the bounds of the gain's complement: at least the first; above the second it is 1
 
     def __init__(self, keep: float = 0.99, noise: float | None = None) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Filter(Keeper):
 
     @torch.no_grad()
     def forward(self, adapter: "Loop", loss: Loss) -> None:
-        """Predict the hidden weights, correct them by the adapted ones, and pull these to them."""
+        """Predict and correct the hidden weights, then move the adapted ones towards them."""
         adapted = list(adapter.moving.values())
         weights = nn.utils.parameters_to_vector(adapted)
         source = torch.cat([adapter.source.tensors[n].flatten() for n in adapter.moving])
@@ -123,7 +123,7 @@ class Filter(Keeper):
         nn.utils.vector_to_parameters(weights.lerp(self.hidden, 1 - self.keep), adapted)
 
     def _trust(self, weights: int) -> float:
-        """What the hidden weights keep of their own, by the uncertainty so far."""
+        """The share of the hidden weights that is kept, from the uncertainty so far."""
         noise = 0.005 * weights / 38_400 if self.noise is None else self.noise  # 38,400: of ViT-B
         variance = self.keep**2 * float(self.variance) + noise
         trust = max((1 - noise) / (variance + 1 - noise), self.least)

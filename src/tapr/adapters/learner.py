@@ -1,4 +1,4 @@
-"""The loop with the options of every method that learns, as names and numbers."""
+"""The loop with the options, as names and numbers, of every method that learns."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -61,7 +61,7 @@ class Learner(Loop):
         )
         if not isinstance(model, nn.Module):
             raise ModelError(f"expected a torch.nn.Module, got {type(model).__name__}")
-        model = syncing.unwrapped(model)  # parameters are chosen by the names they have there
+        model = syncing.unwrapped(model)  # parameters are chosen by their names in this model
         super().__init__(
             model,
             objective,
@@ -107,5 +107,5 @@ def _sgd(parameters: Iterable[nn.Parameter], **options: Any) -> Optimizer:
 
 
 def _may_fuse(parameters: Iterable[nn.Parameter]) -> bool:
-    """Torch's fused SGD moves few 16-bit values on a CPU, and remembers junk (2.13)."""
+    """Whether fused SGD is safe; on a CPU torch 2.13's is wrong for 16-bit values."""
     return not any(p.device.type == "cpu" and p.dtype.itemsize < 4 for p in parameters)

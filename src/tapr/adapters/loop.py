@@ -1,4 +1,4 @@
-"""Views -> model -> objective -> step -> keepers -> votes -> correction: the loop, written once."""
+"""The loop that methods share: views, model, objective, step, keepers, votes, correction."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,14 +33,14 @@ from tapr.types import Loss, Outputs, Prediction, mean_of
 
 
 class Loop(Adapter):
-    """The loop that methods share; they differ in its parts. Without steps it only predicts.
+    """The loop that methods share; methods differ in its parts. Without steps it only predicts.
 
-    The objective is a part like the others, or a method `objective(outputs)` of the subclass.
+    The objective is passed as a part, or is a method `objective(outputs)` of the subclass.
     `optimizing` makes the optimiser from the parameters that move.
     """
 
     objective: Callable[[Outputs], Loss]
-    classes = 0  # of the model; known from the first adapting forward on
+    classes = 0  # the number of the model's classes; known after the first adapting forward
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class Loop(Adapter):
         wanted = self.needs.features or named or (correction is not None and correction.features)
         self.head = heads.linear(self.model, head) if wanted else None  # its name
         self._timings: dict[str, float] = {}
-        self._said: Tensor | None = None  # by the voters about the batch at hand, [V, B, K]
+        self._said: Tensor | None = None  # the voters' logits for the present batch, [V, B, K]
         self._check_parts()
         if self._own_witness:
             self.guard.dismiss_shadow()
 
     def adapt(self, images: Tensor) -> Prediction:
-        """Learn from the images and predict them: the whole method, in order."""
+        """Learn from the images and predict them: all steps of the method, in order."""
         self._begin(images)
         answer = self._answer(images) if self._answers_first else None
         steps, loss = 0, None
@@ -103,7 +103,7 @@ class Loop(Adapter):
             views = None
             for _ in range(self.schedule.steps):
                 if self.guard.refused or not self._fits(images):
-                    break  # the same batch would only do it again; or there is no time left
+                    break  # a refused step would fail again; or there is no time left
                 said: list[tuple[Outputs, Loss]] = []
                 with self.budget.step(), self.guard.step(self, first=loss is None):
                     if views is None or self.schedule.redraw:
@@ -120,7 +120,7 @@ class Loop(Adapter):
         return self._prediction(answer, loss, steps)
 
     def _step(self, views: Tensor, lesson: Lesson, said: list[tuple[Outputs, Loss]]) -> None:
-        """Judge the views and step. An optimiser may ask for the gradient more than once."""
+        """Compute the loss on the views and step; an optimiser may need the gradient repeatedly."""
         teacher = self.teach(lesson.images)
 
         def closure() -> Tensor:
@@ -132,7 +132,7 @@ class Loop(Adapter):
             if loss.keep.any():
                 self._backward(loss.total, lesson.images)
             else:
-                self._counts[1] = backward  # nothing goes back
+                self._counts[1] = backward  # there is no backward pass
             return loss.total
 
         with self._timed("learning"):
@@ -143,13 +143,13 @@ class Loop(Adapter):
                 self.optimizer.step(closure)  # type: ignore[arg-type]
                 self.optimizer.zero_grad()
         if not all_finite([*self.moving.values(), *self.norms.stored()]):
-            raise NotFinite("a parameter or a statistic is not finite after it")
+            raise NotFinite("a parameter or a statistic is not finite after the step")
 
     def _keep(self, loss: Loss) -> bool:
-        """What follows a step, if one was taken."""
+        """Run the teacher's update and the keepers after a step, if one was taken."""
         taken = bool(loss.keep.any())
         if taken:
-            if self.teacher:  # it follows the step itself, not what keepers make of it
+            if self.teacher:  # it follows the step itself, before keepers change the weights
                 self.teacher.follow(self.model)
             for keeper in self.keepers:
                 keeper(self, loss)
@@ -165,14 +165,14 @@ class Loop(Adapter):
             views = self.votes.views(images)
             with self.norms.predicting(voters):
                 logits, features = self._forward("predicting", views, voters)
-                if self.norms.forgets(self.votes.mixed(logits)):  # the stream has changed: anew
+                if self.norms.forgets(self.votes.mixed(logits)):  # the stream has changed
                     self._forget()
                     logits, features = self._forward("predicting", views, voters)
             voted = self._voted(logits, images)[None]
             return self._corrected(Outputs(voted, images, features, self._layer, teacher))
 
     def _forget(self) -> None:
-        """Weigh the voters anew, and return to the source's parameters: both were for others."""
+        """Forget the votes and return to the source's parameters: both were for other images."""
         self.votes.forget()
         if self.schedule.steps:
             for name, parameter in self.moving.items():
@@ -180,17 +180,17 @@ class Loop(Adapter):
             self.optimizer.state.clear()
 
     def _voted(self, logits: Tensor, images: Tensor) -> Tensor:
-        """One answer [B, K] of all voters, [V, B, K]; the model's own if it ruins what is kept."""
+        """The answer [B, K] of voters [V, B, K]; the model's own if the memory is not finite."""
         voted: Tensor = self.votes(logits, self.norms.shift())
         if all_finite([*self.norms.buffers(), *self.votes.memory()]):
             self._said = logits
             return voted
-        why = "what is remembered of the stream is not finite"
+        why = "the memory of the stream is not finite"
         self.guard.roll_back(self, why, to=self.guard.start)
         return self._run("predicting", images)
 
     def as_voters(self, logits: Tensor) -> Said | None:
-        """What the voters said, if the source model was among them."""
+        """The predictions of the voters, if the source model was one of them."""
         shift = self.norms.shift() if self._own_witness else None
         if shift is None or self._said is None or self._said.shape[1:] != logits.shape:
             return None
@@ -198,19 +198,19 @@ class Loop(Adapter):
         return said(self._said[first], logits, shift)
 
     def teach(self, images: Tensor) -> Tensor | None:
-        """What the teacher says about the images, [B, K]; None without a teacher."""
+        """The teacher's logits of the images, [B, K]; None without a teacher."""
         return None if self.teacher is None else self.teacher.logits(images, self)
 
     def consult(self, images: Tensor) -> Tensor | None:
-        """What the teacher says about images to predict: the same, unless a method differs."""
+        """The teacher's logits of images to predict; as `teach`, unless a method overrides it."""
         return self.teach(images)
 
     def ask(self, images: Tensor) -> Tensor:
-        """What the model says about further images within an objective: logits [B, K].
+        """The model's logits [B, K] of further images, for use in an objective.
 
-        They meet the statistics of an adapting forward, and have a gradient where that is on. One
-        image that is left of a batch has no variance in a layer without pixels: beside a copy of
-        itself it has, 0.
+        The forward uses the statistics of an adapting forward, and has a gradient where gradients
+        are on. A single image has no variance in a layer without pixels; beside a copy of itself it
+        has the variance 0, so that we run it twice.
         """
         with self.norms.adapting(1):
             try:
@@ -220,7 +220,7 @@ class Loop(Adapter):
                     raise
                 return self._run("adapting", images.repeat(2, 1, 1, 1))[:1]
 
-    # What the loop above calls, in the order in which it does.
+    # The functions that the loop above calls, in the order of the calls.
 
     def _begin(self, images: Tensor) -> None:
         self._timings, self._said = {}, None
@@ -238,7 +238,7 @@ class Loop(Adapter):
                     raise NotFinite("the statistics of this batch are not finite")
 
     def _fits(self, images: Tensor) -> bool:
-        """Is there time for another step, in every process?"""
+        """Whether there is time for another step, in every process."""
         fits = self.budget.fits()
         if self.budget.seconds is None or self.spread is None:
             return fits
@@ -246,7 +246,7 @@ class Loop(Adapter):
 
     @property
     def _answers_first(self) -> bool:
-        """Is the answer due before anything is learnt, and not that of the first step?"""
+        """Whether the answer is computed before any step, in its own forward."""
         separate = self.memory is not None or not self.votes.alone
         return self.schedule.predict == "before" and separate and self.schedule.steps > 0
 
@@ -262,7 +262,7 @@ class Loop(Adapter):
             return matching(self.model, views, self.layout)  # once for all steps
 
     def _viewed(self, images: Tensor) -> Tensor:
-        """Views of images, which may be those of this process alone."""
+        """Views of images; only of this process's images, if the batch is shared."""
         assert self.views is not None
         if self.spread and self.only_own:
             part = (self.spread.images, self.spread.here)
@@ -272,7 +272,7 @@ class Loop(Adapter):
         return views
 
     def _outputs(self, views: Tensor, lesson: Lesson, teacher: Tensor | None) -> Outputs:
-        """What the model says about all views, by one forward."""
+        """The model's outputs for all views, from one forward."""
         images = len(lesson.images)
         count = len(views) // images if images else self._learning
         if self.norms.feeds_apart(count):
@@ -284,7 +284,7 @@ class Loop(Adapter):
         return Outputs(logits, lesson.images, features, self._layer, teacher, lesson.weights)
 
     def _forward(self, kind: Kind, views: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
-        """Logits [V, B, K], and features [V, B, D] if the method has a use for them."""
+        """Logits [V, B, K], and features [V, B, D] if the method uses them."""
         if self._layer is None:
             return _by_view(self._run(kind, views, count), count), None
         with heads.features(self._layer) as seen:
@@ -300,7 +300,7 @@ class Loop(Adapter):
         return logits.to(images.dtype) if self.running.amp else logits
 
     def _backward(self, total: Tensor, images: Tensor) -> None:
-        """The gradient of a finite loss, finite and not too long, or `NotFinite`."""
+        """Compute the gradient and limit its norm; raise `NotFinite` if a number is not finite."""
         if not (total.requires_grad or self.still):
             raise ModelError(
                 "expected the loss to depend on the parameters in scope, and it does not; does the"
@@ -325,7 +325,7 @@ class Loop(Adapter):
             nn.utils.clip_grads_with_norm_(self.moving.values(), self.max_grad_norm, norm)
 
     def _corrected(self, outputs: Outputs) -> Tensor:
-        """The answer to what the model said about the original images."""
+        """The answer: the model's logits of the original images, corrected."""
         original = outputs._replace(logits=outputs.logits[:1].detach())
         if outputs.features is not None:
             original = original._replace(features=outputs.features[:1].detach())
@@ -336,7 +336,7 @@ class Loop(Adapter):
         return corrected
 
     def _answer_from_the_start(self, images: Tensor) -> Tensor:
-        """Every step left finite parameters, but together they ruined the prediction."""
+        """Roll back the batch and predict: its steps were finite, but their prediction is not."""
         self.guard.roll_back(
             self, "the prediction after the steps is not finite", to=self.guard.start
         )
@@ -357,7 +357,7 @@ class Loop(Adapter):
             timings=timings,
         )
 
-    # What follows from the parts.
+    # Properties that follow from the parts.
 
     @cached_property
     def moving(self) -> dict[str, nn.Parameter]:
@@ -378,17 +378,17 @@ class Loop(Adapter):
 
     @property
     def still(self) -> bool:
-        """Is the gradient off? With learning rate 0 a step moves nothing and needs no backward."""
+        """Whether the learning rate is 0: then a step changes nothing and needs no backward."""
         return all(group["lr"] == 0 for group in self.optimizer.param_groups)
 
     @property
     def together(self) -> int:
-        """Images in one forward at most, for each image predicted."""
+        """The most images in one forward, for each image predicted."""
         return max(self._learning, self.votes.count)
 
     @property
     def copies(self) -> int:
-        """Copies of the views of a batch that stand while they are made."""
+        """How many copies of a batch's views are in memory while they are made."""
         return self.views.copies if self.views and self.schedule.steps else 1
 
     @property
@@ -398,7 +398,7 @@ class Loop(Adapter):
 
     @property
     def passes(self) -> Passes:
-        """What the method costs at most: images through the model, per image predicted."""
+        """The cost of the method, at most: images through the model, for each image predicted."""
         steps = self.schedule.steps
         asked = steps * getattr(self.optimizer, "gradients", 1) if steps else 0
         images = asked * self._learning
@@ -410,11 +410,11 @@ class Loop(Adapter):
 
     @property
     def policy(self) -> str:
-        """Whose batch-norm statistics predict, in words."""
+        """In words, which batch-norm statistics are used to predict."""
         return self.norms.words(self._learning)
 
     def held(self) -> int:
-        """Bytes of the copies, and of the optimiser's memory before its first step, too."""
+        """The bytes of the copies and of the optimiser's memory, also before its first step."""
         if not self.schedule.steps:
             return super().held()
         group = self.optimizer.param_groups[0]
@@ -425,13 +425,13 @@ class Loop(Adapter):
 
     @cached_property
     def _own_witness(self) -> bool:
-        """Is the source model among the voters: a view of share 1, and nothing that learns?"""
+        """Whether one voter is the source model: a view of share 1, and nothing learns."""
         shift = None if self.schedule.steps else self.norms.shift()
         return shift is not None and self.votes.voters[shift.view] == "original"
 
     @property
     def _asks_student(self) -> bool:
-        """Does the answer need what the model itself says?"""
+        """Whether the answer needs the model's own logits."""
         return self.correction is None or self.correction.student
 
     @property
@@ -473,5 +473,5 @@ class Loop(Adapter):
 
 
 def _by_view(rows: Tensor, count: int) -> Tensor:
-    """Rows of `count` views behind one another as [V, B, ...]."""
+    """Reshape rows of `count` views, one after another, to [V, B, ...]."""
     return rows.reshape(count, -1, *rows.shape[1:])

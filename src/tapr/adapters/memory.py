@@ -1,4 +1,4 @@
-"""Which images to learn from: the batch at hand, unless a memory says otherwise."""
+"""Memories, which choose the images to learn from; without one it is the present batch."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,25 +15,25 @@ from tapr.errors import InputError
 
 
 class Lesson(NamedTuple):
-    """Images to learn from at one time."""
+    """Images to learn from in one step."""
 
     images: Tensor  # [B, C, H, W]
-    weights: Tensor | None = None  # [B], how much each counts; None: all the same
+    weights: Tensor | None = None  # [B], the weight of each; None: all the same
 
 
 class Memory(nn.Module, ABC):
-    """Keeps images of the stream, in buffers, and says when to learn from which.
+    """Keeps images of the stream, in buffers, and decides when to learn from which.
 
-    A memory that is still empty has buffers of no images, or creates them when it first sees some.
+    While a memory is empty, its buffers have no images, or are None until the first ones come.
     """
 
     @abstractmethod
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
-        """Take in a batch and the answer given for it; yield a lesson whenever one is due."""
+        """Add a batch and the answer given for it; yield a lesson whenever one is due."""
 
 
 class Recent(Memory):
-    """The last `size` images of the stream: what is learnt from does not depend on batches."""
+    """The last `size` images of the stream, so that lessons do not depend on the batch size."""
 
     images: Tensor
 
@@ -43,7 +43,7 @@ class Recent(Memory):
         self.register_buffer("images", None)
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
-        """Replace the oldest by the newest, then learn from all that are there."""
+        """Replace the oldest images by the newest, then learn from all."""
         _check_size(self.images, images)
         known = images if self.images is None else torch.cat([self.images, images])
         self.images = known[-self.size :].clone()
@@ -51,10 +51,10 @@ class Recent(Memory):
 
 
 class Mixed(Memory):
-    """Collects `every` so many images, or a larger batch, and learns from them if they are mixed.
+    """Collects `every` images, or a larger batch, and learns from them if their classes are mixed.
 
-    They are when two of them share their class, by the answers given, at most `most` more often
-    than by chance (1: always). Otherwise they are let go.
+    Classes are mixed if two of the images share a class, by the answers given, at most `most` more
+    often than by chance (1: always). Otherwise the images are dropped.
     """
 
     images: Tensor | None
@@ -67,7 +67,7 @@ class Mixed(Memory):
         self.register_buffer("answers", None)
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
-        """Put the images beside the others, and learn when there are enough."""
+        """Add the images to the others, and learn when there are enough."""
         _check_size(self.images, images)
         answers = logits.softmax(1)
         if self.images is not None and self.answers is not None:
@@ -78,13 +78,13 @@ class Mixed(Memory):
         if due:
             count = answers.new_tensor(len(answers))
             shared = one_class(answers.mean(0), answers.square().sum(1).mean(), count)
-            if shared <= self.most:  # not with an answer that is no number
+            if shared <= self.most:  # False for NaN
                 yield Lesson(images)
 
 
 @dataclass
 class Item:
-    """An image in a memory of shelves, and what was known of it when it came."""
+    """An image in a memory of shelves, with its prediction at the time it came."""
 
     image: Tensor  # [C, H, W]
     label: int  # the predicted class
@@ -98,7 +98,7 @@ Shelves = list[list[Item]]  # for each class, the oldest item first
 class Shelved(Memory, ABC):
     """Keeps at most `capacity` images by predicted class; a lesson is due after `every` images.
 
-    A subclass says which image goes when a new one comes. Predictions are never asked for again.
+    A subclass decides which image a new one replaces. Images in the memory are not predicted again.
     """
 
     images: Tensor | None  # [N, C, H, W], class by class
@@ -121,14 +121,14 @@ class Shelved(Memory, ABC):
         self.register_buffer("seen", torch.tensor(0))
 
     def forward(self, images: Tensor, logits: Tensor) -> Iterator[Lesson]:
-        """Take the images in one by one; a lesson is all that is there at that moment."""
+        """Add the images one by one; a lesson is the whole memory at that moment."""
         _check_size(self.images, images)
         p = logits.softmax(1)
         labels = p.argmax(1).tolist()
         entropies = -(p * (p + 1e-6).log()).sum(1)
         shelves, seen = self._read(logits.shape[1]), int(self.seen)
         for number, entropy in enumerate(entropies.tolist()):
-            if math.isfinite(entropy):  # nothing is known about the others
+            if math.isfinite(entropy):  # other predictions say nothing
                 self.take(shelves, Item(images[number], labels[number], entropy))
             seen += 1
             if seen % self.every == 0 and any(shelves):
@@ -137,14 +137,14 @@ class Shelved(Memory, ABC):
 
     @abstractmethod
     def take(self, shelves: Shelves, new: Item) -> None:
-        """Put a new item where it belongs, or leave it; take out another for it where needed."""
+        """Put a new item on its shelf, or drop it; remove another item for it where needed."""
 
     def weights(self, items: Sequence[Item]) -> list[float] | None:
-        """How much each item counts in a lesson; None: all the same."""
+        """The weight of each item in a lesson; None: all the same."""
         return None
 
     def until_due(self) -> int:
-        """Images until the next lesson."""
+        """The number of images until the next lesson."""
         return self.every - int(self.seen) % self.every
 
     def _lesson(self, shelves: Shelves, seen: int) -> Lesson:
@@ -173,11 +173,12 @@ class Shelved(Memory, ABC):
 
 
 class Timely(Shelved):
-    """Keeps classes even and images fresh and sure (CSTU, of RoTTA).
+    """Keeps as many images of each class, and recent and certain ones (CSTU, of RoTTA).
 
-    The older and the less sure an image is, the sooner it goes: for one of its own class when that
-    has its share of the capacity, else, when the memory is full, for one of a class that has the
-    most. A lesson counts old images less. With more classes than places each has one at most.
+    The older and the less certain an image is, the sooner it is replaced. A new image replaces one
+    of its own class when that class has its share of the capacity; else, when the memory is full,
+    it replaces one of a largest class. In a lesson old images count less. With more classes than
+    places, each class has at most one image.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class Timely(Shelved):
         self.timeliness, self.doubt = timeliness, doubt  # the paper's lambda_t and lambda_u
 
     def take(self, shelves: Shelves, new: Item) -> None:
-        """Compare the newcomer with the worst of those that it may replace; then all age."""
+        """Replace the worst item that the new one may replace, if it is better; then age all."""
         own = shelves[new.label]
         if len(own) >= self.capacity / len(shelves):
             room = self._replaces([own], new, len(shelves))
@@ -203,17 +204,17 @@ class Timely(Shelved):
                 item.age += 1
 
     def score(self, item: Item, classes: int) -> float:
-        """How little an item is worth."""
+        """The score of an item; a higher one is replaced first."""
         aged = 1 / (1 + math.exp(-item.age / self.capacity))
         return self.timeliness * aged + self.doubt * item.entropy / math.log(max(classes, 2))
 
     def weights(self, items: Sequence[Item]) -> list[float]:
-        """Fresh images count half, old ones less."""
+        """Weights that fall with age; a new image has the weight one half."""
         decays = [math.exp(-item.age / self.capacity) for item in items]
         return [decay / (1 + decay) for decay in decays]
 
     def _replaces(self, shelves: Shelves, new: Item, classes: int) -> bool:
-        """Take out the item worth least, of equals the last, if the newcomer is worth more."""
+        """Remove the item with the highest score, if the new one's is lower; of equals the last."""
         worst, place, shelf = -math.inf, 0, shelves[0]
         for candidates in shelves:
             for number, item in enumerate(candidates):
@@ -226,7 +227,7 @@ class Timely(Shelved):
 
 
 class Balanced(Shelved):
-    """Keeps classes even, and within a class a random sample of the stream (PBRS, of NOTE)."""
+    """Keeps as many images of each class, a random sample of the stream (PBRS, of NOTE)."""
 
     counts: Tensor | None  # [K], images seen of each class
 
@@ -236,7 +237,7 @@ class Balanced(Shelved):
         self.register_buffer("counts", None)
 
     def take(self, shelves: Shelves, new: Item) -> None:
-        """A newcomer of a small class always gets in; one of a large class as a reservoir says."""
+        """Always add an image of a small class; add one of a large class by reservoir sampling."""
         if self.counts is None:
             self.counts = self.labels.new_zeros(len(shelves))
         self.counts[new.label] += 1
@@ -259,10 +260,10 @@ class Balanced(Shelved):
 
 
 class Latest(Shelved):
-    """Keeps the last images, whatever their class; a lesson is due after every so many."""
+    """Keeps the latest images, whatever their class."""
 
     def take(self, shelves: Shelves, new: Item) -> None:
-        """The oldest goes when there is no more room."""
+        """Add an item; remove the oldest when the memory is full."""
         if sum(map(len, shelves)) >= self.capacity:
             oldest = max((shelf for shelf in shelves if shelf), key=lambda shelf: shelf[0].age)
             oldest.pop(0)
@@ -273,7 +274,7 @@ class Latest(Shelved):
 
 
 def _check_size(known: Tensor | None, images: Tensor) -> None:
-    """Refuse images that cannot stand beside those of the memory."""
+    """Refuse images of another size than those in the memory."""
     if known is not None and known.shape[1:] != images.shape[1:]:
         raise InputError(
             f"expected images of {list(known.shape[1:])}, as those in the memory are, got"

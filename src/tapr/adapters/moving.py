@@ -1,9 +1,9 @@
-"""What moves below an adapter: found by one rule, captured, put back, checked.
+"""The state of an adapter, called what moves: found by one rule, captured, put back, checked.
 
 What moves is every tensor below the adapter except the model's frozen parameters: the parameters in
 scope, all buffers (also those that appear in a forward, or take their shape from it), the
 parameters of teachers and other parts, the memory of optimisers, and the state of generators.
-`reset`, `save`, `load`, the rollback and `deepcopy` follow from that, for every method.
+`reset`, `save`, `load`, the rollback and `deepcopy` use this rule, for every method.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -21,7 +21,7 @@ _HELD = (Optimizer, torch.Generator)
 
 
 class Moment(NamedTuple):
-    """The values of all that moves at one time."""
+    """The values of all that moves, at one time."""
 
     tensors: dict[str, Tensor]
     numbers: dict[str, float]  # of optimisers: learning rates, counts
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What modules hold besides tensors, by its place."""
+    """The optimisers and generators that modules hold, by their place."""
 
     optimisers: dict[str, Optimizer]
     generators: dict[str, torch.Generator]
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
 
 def live(root: nn.Module, frozen: Container[str]) -> dict[str, Tensor]:
-    """All tensors that move, by name, themselves; of generators, which hide theirs, copies."""
+    """All tensors that move, by name: the tensors themselves, but copies of generators' states."""
     held = _held(root)
     return _live(root, frozen, held, _memories(root, held))
 
@@ -55,7 +55,7 @@ def _live(
 
 
 def capture(root: nn.Module, frozen: Container[str], storage: Moment | None = None) -> Moment:
-    """A copy of all that moves, in the memory of an earlier one where that fits."""
+    """A copy of all that moves; it reuses the memory of an earlier copy where that fits."""
     held = _held(root)
     memories = _memories(root, held)
     numbers = {name: v for name, v in memories.items() if _is_number(v)}
@@ -72,7 +72,7 @@ def capture(root: nn.Module, frozen: Container[str], storage: Moment | None = No
 def put_back(
     root: nn.Module, frozen: Container[str], moment: Moment, *, generators: bool = True
 ) -> None:
-    """Make all that moves what it was, bit for bit; what has appeared since then is removed."""
+    """Return to an earlier moment, bit for bit; tensors that have appeared since are removed."""
     held = _held(root)
     parameters = {name: p for name, p in root.named_parameters() if name not in frozen}
     for name, parameter in parameters.items():
@@ -94,7 +94,7 @@ def put_back(
 
 
 def own(root: nn.Module, moment: Moment) -> dict[str, Tensor]:
-    """The parameters and buffers of a moment: all but generators and memories of optimisers."""
+    """The parameters and buffers of a moment, without generators and optimisers."""
     held = _held(root)
     other = {name for name in moment.tensors if name in held.generators or held.owner(name)}
     return {name: tensor for name, tensor in moment.tensors.items() if name not in other}
@@ -110,9 +110,9 @@ def changed(source: Moment, now: Moment) -> list[str]:
 def check(
     what: Path | str, saved: Moment, root: nn.Module, source: Moment, variable: Container[str] = ()
 ) -> None:
-    """Refuse a state that does not fit, by name, before anything of it is put anywhere.
+    """Refuse a state that does not fit, before any part of it is used; the error names the tensor.
 
-    Buffers that are `variable` changed their kind in a forward, and may have any or be gone.
+    `variable` buffers changed their shape or dtype in a forward: they may have any, or be missing.
     """
 
     def refuse(sentence: str) -> None:
@@ -151,7 +151,7 @@ def check(
 def _held(root: nn.Module) -> Held:
     held = Held({}, {})
     for prefix, module in root.named_modules():
-        if type(module).__module__.startswith("torch.nn.modules."):  # torch's own layers hold none
+        if type(module).__module__.startswith("torch.nn.modules."):  # torch's layers hold none
             continue
         for name, value in vars(module).items():
             if isinstance(value, _HELD):
@@ -164,7 +164,7 @@ def _held(root: nn.Module) -> Held:
 
 
 def _memories(root: nn.Module, held: Held) -> dict[str, Any]:
-    """What optimisers remember of parameters, by the names of the three: place.parameter.key."""
+    """The memory of optimisers, by names of the form place.parameter.key."""
     named: dict[Tensor, str] = {parameter: name for name, parameter in root.named_parameters()}
     found: dict[str, Any] = {}
     for place, optimiser in held.optimisers.items():
@@ -200,7 +200,7 @@ def _put_back_optimisers(root: nn.Module, held: Held, moment: Moment) -> None:
 
 
 def _memory(optimiser: Any, parameter: nn.Parameter, key: str, value: Any) -> Any:
-    """What an optimiser remembers of a parameter, where it wants it."""
+    """A value of an optimiser's memory, on the device and of the dtype that it expects."""
     if not isinstance(value, Tensor):
         return value
     if value.shape != parameter.shape or key == "step":
@@ -211,20 +211,20 @@ def _memory(optimiser: Any, parameter: nn.Parameter, key: str, value: Any) -> An
 
 
 def _buffers(root: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    """The names of all buffers, None ones too, the modules that hold them, and their keys there."""
+    """All buffers, also those that are None: name, module that holds it, and key there."""
     for prefix, module in root.named_modules():
         for key in module._buffers:
             yield (f"{prefix}.{key}" if prefix else key), module, key
 
 
 def _filled(root: nn.Module) -> dict[str, Tensor]:
-    """The buffers that are not None; one that two modules share under both names."""
+    """The buffers that are not None; a buffer that two modules share has both names."""
     found = {name: module._buffers[key] for name, module, key in _buffers(root)}
     return {name: buffer for name, buffer in found.items() if buffer is not None}
 
 
 def in_state_dict(root: nn.Module) -> set[str]:
-    """The names that `state_dict` has by itself: parameters, and buffers unless told otherwise."""
+    """The names in torch's own `state_dict`: parameters and persistent buffers."""
     lasting = {name for name, m, key in _buffers(root) if key not in m._non_persistent_buffers_set}
     return lasting | {name for name, _ in root.named_parameters()}
 
@@ -247,7 +247,7 @@ def _set_buffer(
 
 @torch.no_grad()
 def make_room(root: nn.Module, given: Mapping[str, Any], *, persistent: bool = True) -> None:
-    """Give buffers the shapes of the given ones, and create those that have yet to appear."""
+    """Give buffers the shapes of the given ones, and create those that do not exist yet."""
     known = {name for name, _, _ in _buffers(root)}
     for name, value in given.items():
         if isinstance(value, Tensor) and (name in known or _may_appear(root, name)):
@@ -255,7 +255,7 @@ def make_room(root: nn.Module, given: Mapping[str, Any], *, persistent: bool = T
 
 
 def _may_appear(root: nn.Module, name: str) -> bool:
-    """May this be a buffer that a forward creates: a free name in a module that is there?"""
+    """Whether a forward may create this buffer: a free name in an existing module."""
     prefix, _, key = name.rpartition(".")
     try:
         module = root.get_submodule(prefix)
@@ -266,7 +266,7 @@ def _may_appear(root: nn.Module, name: str) -> bool:
 
 
 def _expected(root: nn.Module, held: Held, name: str) -> Tensor | None:
-    """What is known of a tensor that the source did not have: memory, or a buffer by now."""
+    """The known shape of a tensor that the source did not have: memory, or a newer buffer."""
     place = held.owner(name)
     if place is None:
         return _filled(root).get(name)
@@ -291,7 +291,7 @@ def _check_generator(what: Path | str, name: str, saved: Tensor) -> None:
 
 
 def _as_finite(tensor: Tensor, expected: Tensor | None) -> bool:
-    """Is it finite, or else as much so as what it replaces, such as a mask of minus infinities?"""
+    """Whether it is finite, or at least where the old one is, as in a mask of infinities."""
     exact, before = (
         t.float() if t is not None and t.dtype.itemsize == 1 else t for t in (tensor, expected)
     )  # of float8, torch can say little

@@ -1,4 +1,4 @@
-"""What a method needs of a model, and what every adapter does: said when it is made."""
+"""What a method, and every adapter, needs of a model; checked when the adapter is made."""
 
 from copy import deepcopy
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from tapr.models.state import oddity
 
 
 class Needs(NamedTuple):
-    """What a method needs, each with the reason in words; "" for what it does not need."""
+    """The needs of a method, each with the reason in words; "" for what it does not need."""
 
     batch_norm: str = ""
     features: str = ""
@@ -66,7 +66,7 @@ def check_model(model: nn.Module, needs: Needs) -> None:
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """A copy of the model, or a sentence why there is none."""
+    """A copy of the model; an error says why it cannot be copied."""
     try:
         return deepcopy(model)
     except Exception as error:
@@ -76,7 +76,7 @@ def copied(model: nn.Module) -> nn.Module:
 
 
 def own_memory(model: nn.Module) -> None:
-    """Give every element of every buffer memory of its own, so that it can be put back."""
+    """Give every element of every buffer its own memory, so that it can be restored."""
     for buffer in model.buffers():
         if 0 in buffer.stride():  # expanded
             buffer.data = buffer.data.contiguous()

@@ -1,4 +1,4 @@
-"""How a model's forwards are run: compiled, in mixed precision. What they compute stays."""
+"""How a model's forwards are run: plainly, compiled, or in mixed precision."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 Kind = Literal["adapting", "feeding", "predicting"]
-LOSS_SCALE = 2.0**10  # float16 has no gradients below 6e-8; the scale is taken out before the step
+LOSS_SCALE = 2.0**10  # float16 has no gradients below 6e-8; we divide by it before the step
 
 
 class Running:
-    """Runs forwards of a model plainly, or as `compile` and `amp` say."""
+    """Runs forwards of a model plainly, compiled (`compile`) or in mixed precision (`amp`)."""
 
     def __init__(self, model: nn.Module, *, compile: bool, amp: bool) -> None:
         self.model, self.amp = model, amp
@@ -23,18 +23,18 @@ class Running:
 
     @contextmanager
     def __call__(self, kind: Kind, device: torch.device) -> Iterator[None]:
-        """Forwards within are run in this way."""
+        """A context within which forwards are run in this way."""
         mixed = torch.autocast(device.type, half(device)) if self.amp else nullcontext()
         with mixed, self._replaced(self._compiled.get(kind)):
             yield
 
     def loss_scale(self, device: torch.device) -> float:
-        """What the loss has to be multiplied with for its gradients to be kept."""
+        """The factor of the loss with which small gradients survive in float16."""
         return LOSS_SCALE if self.amp and half(device) == torch.float16 else 1.0
 
     @contextmanager
     def _replaced(self, compiled: Any) -> Iterator[None]:
-        """Let the model's own hooks run outside of what is compiled, and leave no trace on it."""
+        """Run the model's own hooks outside the compiled code, and leave the model unchanged."""
         if compiled is None:
             yield
             return
@@ -49,7 +49,7 @@ class Running:
 
 
 def half(device: torch.device) -> torch.dtype:
-    """Bfloat16, which has the range of float32; float16 on a GPU that does not have that."""
+    """The 16-bit type: bfloat16, which has the range of float32, or float16 on GPUs without it."""
     lacking = device.type == "cuda" and not torch.cuda.is_bf16_supported()
     return torch.float16 if lacking else torch.bfloat16
 
@@ -59,9 +59,9 @@ def _run(forward: Any, images: Tensor) -> Any:
 
 
 def _compiled() -> Any:
-    """A compiled `_run` with a code object of its own.
+    """A compiled `_run` with its own code object.
 
-    The compiler keeps its results by code object and does not look at hooks, in which the kinds of
-    forward and the adapters differ: each gets results of its own.
+    The compiler caches its results by code object and ignores hooks, in which the kinds of forward
+    and the adapters differ: each therefore needs its own cache.
     """
     return torch.compile(FunctionType(_run.__code__.replace(), globals(), "_run"))

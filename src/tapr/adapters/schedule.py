@@ -1,4 +1,4 @@
-"""How many steps a batch gets: a fixed number, or as many of them as fit into a time."""
+"""How many steps a batch gets: a fixed number, or as many of these as fit into a time limit."""
 
 import math
 import time
@@ -23,7 +23,7 @@ class Schedule(NamedTuple):
         "after"  # from the first adapting forward, or a fresh one after the last step
     )
     redraw: bool = False  # draw new views for each step, or once per batch
-    budget: float | None = None  # seconds for a batch: as many of the steps as fit
+    budget: float | None = None  # seconds for a batch; it gets as many of the steps as fit
 
     def check(self) -> None:
         """Refuse values outside their range."""
@@ -36,10 +36,11 @@ class Schedule(NamedTuple):
 
 
 class Budget:
-    """Says whether another step fits into the time for a batch, by what the last ones took.
+    """Decides whether another step fits into the time for a batch, from the time of earlier ones.
 
-    The first step of all is only a warm-up: it is taken, and not counted. When no step fitted into
-    a batch, a step is expected to take a tenth less in the next: one slow moment passes.
+    The very first step is a warm-up: it is taken, but its time is not used. When no step fitted
+    into a batch, we expect a step to take a tenth less in the next one, so that one slow step does
+    not end adaptation for ever.
     """
 
     clock = staticmethod(time.perf_counter)
@@ -51,13 +52,13 @@ class Budget:
         self._warm = False
 
     def begin(self, images: int) -> None:
-        """A batch of so many images begins."""
+        """Begin a batch of so many images."""
         if not self._steps:
             self._step *= FORGETTING
         self._started, self._images, self._steps = self.clock(), images, 0
 
     def fits(self) -> bool:
-        """Is there time for another step and the prediction?"""
+        """Whether there is time for another step and the prediction."""
         if self.seconds is None:
             return True
         ahead = (self._step + self._prediction) * self._images
@@ -73,7 +74,7 @@ class Budget:
 
     @contextmanager
     def prediction(self) -> Iterator[None]:
-        """Measure the prediction."""
+        """Measure the time of the prediction."""
         started = self.clock()
         yield
         self._prediction = (self.clock() - started) / self._images

@@ -1,8 +1,8 @@
-"""The source model beside the adapted one, on the same images, without a second model in memory.
+"""Runs the source model on the same images as the adapted one, without a second model in memory.
 
-Three views of every image vote, as in `steady`: the original one is the source model itself, the
-other two have anchored statistics. They are a witness for or against an adapted model that no
-gradient has touched, and an answer to fall back on.
+Three views of every image vote, as in `steady`: the original one with the source model itself, the
+other two with anchored statistics. No gradient has changed these voters, so that they can judge the
+adapted model (the witness), and their vote is an answer to fall back on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 # As in methods/steady.py.
 VOTERS = ("original", "flip", "zoom")
 STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
-ALONE = 0.5  # trust from which the source model answers alone
-LOOKED_AT = 16  # images of a batch whose statistics are compared at every layer
+ALONE = 0.5  # with more trust than this, the source model answers alone
+LOOKED_AT = 16  # how many images of a batch are compared at every layer
 
 
 class Said(NamedTuple):
-    """What the source model and the other voters say about images."""
+    """The predictions of the source model and of the other voters."""
 
     source: Tensor  # [B, K] logits of the source model
-    witness: Tensor  # [B, K] probabilities, by the other voters
-    answer: Tensor  # [B, K] logits of the vote, or of the source model where that is trusted alone
-    views: float  # probability that two of the other voters agree
-    shift: Shift | None  # of the stream, seen by the source model
-    trusted: float = 0.0  # how far it is believed alone: 1 for one class of images it knows
-    layers: tuple[float, ...] = ()  # nats between the images and its statistics, layer by layer
+    witness: Tensor  # [B, K] probabilities of the other voters
+    answer: Tensor  # [B, K] logits of the vote, or of the source model where it is trusted alone
+    views: float  # the probability that two of the other voters agree
+    shift: Shift | None  # the shift of the stream, as the source model sees it
+    trusted: float = 0.0  # trust in the source model alone: 1 for known images of one class
+    layers: tuple[float, ...] = ()  # nats between the images and the stored statistics, by layer
 
 
 class _Votes(Votes):
-    """Votes that tell how far the source model was believed alone, for the batch at hand."""
+    """Votes that also record the trust in the source model alone, for the present batch."""
 
     trusted: Tensor | float = 0.0
 
@@ -54,7 +54,7 @@ class _Votes(Votes):
 
 
 class Shadow(nn.Module):
-    """Asks the source model, and remembers the stream as `steady` does."""
+    """Runs the source model, and remembers the stream as `steady` does."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Shadow(nn.Module):
 
     @torch.no_grad()
     def forward(self, adapter: "Adapter", images: Tensor, share: Share | None = None) -> Said:
-        """Ask about images; nothing but what this module remembers changes."""
+        """Predict images with the source model; only this module's own memory changes."""
         self.norms.begin()
         views = self.votes.views(images)
         share = replace(share, views=len(VOTERS)) if share else None
@@ -86,7 +86,7 @@ def _by_voter(logits: Tensor) -> Tensor:
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:
-    """What voters [V, B, K] say, of whom the first is the source model."""
+    """The predictions of voters [V, B, K], of which the first is the source model."""
     p = logits.float().softmax(2)
     others = p[1:]
     same = torch.einsum("vbk,wbk->vw", others, others) / max(others.shape[1], 1)
@@ -97,7 +97,7 @@ def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0
 
 @contextmanager
 def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, ...]]]:
-    """Within, what `look` finds at each layer for the first images."""
+    """A context that collects what `look` finds at each layer for the first images."""
     found: list[tuple[Tensor, ...]] = []
 
     def hook(layer: Any, inputs: tuple[Tensor, ...]) -> None:
@@ -112,7 +112,7 @@ def _layers(layers: Sequence[Any], images: int) -> Iterator[list[tuple[Tensor, .
 
 
 def look(layer: Any, x: Tensor) -> tuple[Tensor, ...]:
-    """Mean and variance of what comes into a layer, those of the source, and eps."""
+    """The mean and variance of a layer's input, those of the source, and eps."""
     x = x.to(layer.running_mean)
     own = torch.batch_norm_update_stats(x, None, None, 0.0)
     return *own, layer.running_mean, layer.running_var, x.new_full((), layer.eps)
@@ -148,9 +148,9 @@ def ask(adapter: "Adapter", images: Tensor, share: Share | None = None) -> Tenso
 
 @contextmanager
 def as_source(adapter: "Adapter") -> Iterator[None]:
-    """Within, the adapter's model has the parameters and buffers of the source model.
+    """A context in which the adapter's model has the source model's parameters and buffers.
 
-    What a forward does to buffers within is undone; parameters are exchanged without a copy.
+    Changes of buffers by a forward are undone at the end; parameters are swapped without a copy.
     """
     source = adapter.source.tensors
     parameters: list[tuple[nn.Parameter, Tensor]] = []

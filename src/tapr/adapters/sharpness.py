@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation, as an optimiser of torch's own kind."""
+"""Sharpness-aware minimisation (SAM) as a torch optimiser."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 class SAM(torch.optim.SGD):
     """SGD by the gradient at the worst point within `radius` (Foret et al., ICLR 2021).
 
-    A step asks for the gradient twice. `climbed` says, within the second time, that the weights are
-    at that point. Without a gradient at either point no step is taken, and no momentum drifts.
+    A step needs the gradient twice. During the second time `climbed` is True: the weights are at
+    that point. Without a gradient at either point no step is taken, and momentum moves nothing.
     """
 
-    gradients = 2  # that a step asks for
+    gradients = 2  # how many a step needs
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class SAM(torch.optim.SGD):
         self.climbed = False
 
     def step(self, closure: Callable[[], Tensor]) -> Any:  # type: ignore[override]
-        """Climb to the worst point nearby, take the gradient there, return, and descend by it."""
+        """Climb to the worst point nearby, take the gradient there, return, and step with it."""
         with torch.enable_grad():
             loss = closure()
         uphill = [p for group in self.param_groups for p in group["params"] if p.grad is not None]

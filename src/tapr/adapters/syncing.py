@@ -1,4 +1,4 @@
-"""What an adapter does before a batch that processes share: the same on all of them, or a word."""
+"""Prepares a batch that processes share: all adapters are brought to the same state."""
 
 import logging
 import tempfile
@@ -27,7 +27,7 @@ def check(sync: Sync) -> None:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model within a wrapper for training on many devices, or a sentence what to do."""
+    """The model inside a wrapper for training on many devices; an error says what to do."""
     while type(model).__name__ in WRAPPERS and isinstance(model.module, nn.Module):
         model = model.module
     layers = model.modules() if isinstance(model, nn.Module) else ()
@@ -41,13 +41,13 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _is_sharded(layer: nn.Module) -> bool:
-    """Does FSDP, of either kind, hold the parameters of this layer?"""
+    """Whether FSDP, of either version, holds the parameters of this layer."""
     named = any(base.__name__ in SHARDED for base in type(layer).__mro__)
     return named or getattr(layer, "_is_fsdp_managed_module", False) is True
 
 
 def bare(adapter: "Adapter", wrapper: str = "FSDP") -> None:
-    """Refuse a wrapper around an adapter: it would take its parameters or gradients away."""
+    """Refuse a wrapper around an adapter: it would manage its parameters or gradients."""
     if wrapper != "FSDP" or _is_sharded(adapter):
         raise InputError(
             f"expected the adapter without {wrapper} around it: processes of a group adapt together"
@@ -58,7 +58,7 @@ def bare(adapter: "Adapter", wrapper: str = "FSDP") -> None:
 def gathered(adapter: "Adapter", group: Group, images: Tensor) -> tuple[Tensor, Batch]:
     """The images of all processes, or only our own if the method needs no others.
 
-    The adapters must be the same by now. If they are not, all take the state of the first process.
+    All adapters must be the same. If they are not, all take the state of the first process.
     """
     bare(adapter)
     assert adapter.source is not None  # remembered before anything moves

@@ -13,8 +13,9 @@ from tapr.models.statistics import Statistics
 class Teacher(nn.Module):
     """A copy of the model whose values move towards the student's after every step.
 
-    `momentum` is what the teacher keeps of its own: 1 freezes it, an anchor. Parameters follow, and
-    buffers too if asked for; `statistics` says whose batch-norm statistics its forwards meet.
+    `momentum` is the share of its values that the teacher keeps: 1 freezes it, as an anchor. The
+    parameters follow the student, and if asked for, the buffers too. `statistics` says which
+    batch-norm statistics its forwards use.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def logits(self, images: Tensor, adapter: Any, *, feeding: bool = False) -> Tensor:
-        """What the teacher says about the images, [B, K]; if `feeding`, its statistics move."""
+        """The teacher's logits of the images, [B, K]; if `feeding`, its statistics are updated."""
         self.model.eval()
         self.norms.begin()
         with self.norms.feeding() if feeding else self.norms.predicting():

@@ -1,17 +1,19 @@
-"""Who predicts: the original image alone, or several fixed views of it that vote.
+"""The voters that predict: the original image alone, or several fixed views of it.
 
 With weights by `information`, each voter counts as much as its predictions say about the images:
 w = softmax(S x information / ln K), where information is the entropy of its mean prediction minus
-the mean entropy of its predictions. Neither a voter that always says the same nor one that is never
-sure has any. All means are over the stream's last `window` images, those at hand included. From n
-images of K classes, the mean prediction says little while n is small beside K, and information is
-then little more than confidence: so S = SHARPNESS x min(1, n / 2K).
+the mean entropy of its predictions. A voter that always predicts the same class, or that is never
+certain, has no information. All means are over the stream's last `window` images, including the
+present ones. While the number n of images is small beside the number K of classes, the mean
+prediction says little, and information is little more than confidence: so S = SHARPNESS x
+min(1, n / 2K).
 
-Two things that information cannot tell are judged apart. A view that the model was never meant to
-see, such as a mirrored digit, may be sure and wrong: a voter that no other agrees with as the
-others agree among themselves looks at the original image from then on. And where images come class
-by class, adapted statistics take the class away: a source model that says one class, of images
-whose statistics are those it knows, is believed (`Votes.trust`). docs/steady.md derives all three.
+Information misses two things, which are judged separately. First, the model may be certain and
+wrong on a view that it was never meant to see, such as a mirrored digit. If no other voter agrees
+with a voter as the others agree among themselves, that voter sees the original image from then on.
+Second, where images come class by class, adapted statistics remove the class. If the source model
+predicts one class, on images whose statistics are those it knows, it is trusted (`Votes.trust`).
+docs/steady.md derives all three.
 """
 
 import math
@@ -29,12 +31,12 @@ from tapr.registry import Registry
 
 ZOOM = 1.1  # how much more of the scene the zoomed view shows, mirrored at the edges
 SHARPNESS = 10.0  # of the weights by information
-SHOWN = 2  # images for each class, from which on information counts in full
-KNOWN = 0.06  # nats between the stream's statistics and the source's: a class's worth, no more
-RECENT = 64  # images by which a stream of one class is told, or the batch if that is larger
-ENOUGH = 32  # images before a view may be refused, or classes are called mixed
-MIXED = 0.05  # so much more often than by chance may two images of mixed classes share theirs
-LEAST = 0.6  # of the agreement among the others, that a view needs with one of them
+SHOWN = 2  # with so many images for each class, information counts in full
+KNOWN = 0.06  # nats between the stream's statistics and the source's that one class may explain
+RECENT = 64  # images that show whether a stream has one class, or the batch if that is larger
+ENOUGH = 32  # images before a view may be refused, or classes count as mixed
+MIXED = 0.05  # mixed: two images share a class at most so much more often than by chance
+LEAST = 0.6  # a view must agree with another at least so much, relative to the others' agreement
 
 
 def _flip(images: Tensor) -> Tensor:
@@ -42,7 +44,7 @@ def _flip(images: Tensor) -> Tensor:
 
 
 def _zoom(images: Tensor) -> Tensor:
-    """Zoomed out: the image smaller by 1 / ZOOM, what lies around it reflected."""
+    """The image made smaller by 1 / ZOOM, with a border that reflects it."""
     height, width = images.shape[2:]
     y, x = (math.ceil(side * (ZOOM - 1) / 2) for side in (height, width))
     wide = functional.pad(
@@ -61,9 +63,10 @@ WEIGHTS = Registry("weights", {name: name for name in get_args(Weights)})
 
 
 def one_class(mean: Tensor, squares: Tensor, images: Tensor) -> Tensor:
-    """How far two different images share their class, beyond chance: 0 evenly mixed, 1 always.
+    """How often two different images share a class beyond chance, from 0 (mixed) to 1 (always).
 
-    From the mean prediction [K] of so many images, and the mean sum of squared probabilities.
+    It needs the mean prediction [K] of the images, the mean sum of squared probabilities, and the
+    number of images.
     """
     by_chance = 1 / max(len(mean), 2)
     same = (images * mean.square().sum() - squares) / (images - 1).clamp(min=1)
@@ -77,11 +80,11 @@ class Votes(nn.Module):
     torch.Size([8, 3, 8, 8])
     """
 
-    images: Tensor  # so many count in the means
+    images: Tensor  # how many count in the means
     means: Tensor  # [V, K] of each voter's predictions
     entropies: Tensor  # [V]
-    agreement: Tensor  # [V, V], the probability that two voters say the same
-    refused: Tensor  # [V] bool: this one looks at the original image instead
+    agreement: Tensor  # [V, V], the probability that two voters predict the same
+    refused: Tensor  # [V] bool: this voter sees the original image instead
     recent: Tensor  # [K], the source model's mean prediction on the last few images
     squares: Tensor  # the mean over these of the sum of squared probabilities
     recent_images: Tensor
@@ -109,7 +112,7 @@ class Votes(nn.Module):
         weights: Weights = "equal",
         window: float = 500.0,
     ) -> "Votes":
-        """Votes from names with commas or plus signs between, a list of names, or as they are."""
+        """Make votes from names separated by commas or plus signs, or from a list of names."""
         if isinstance(votes, Votes):
             return votes
         if isinstance(votes, str):
@@ -125,16 +128,16 @@ class Votes(nn.Module):
 
     @property
     def alone(self) -> bool:
-        """Does the original image predict alone?"""
+        """Whether the original image predicts alone."""
         return self.voters == ("original",)
 
     @property
     def weighs(self) -> bool:
-        """Do voters count by what they say, and is that remembered?"""
+        """Whether voters have weights by information, which needs a memory of the stream."""
         return self.weights == "information" and self.count > 1
 
     def views(self, images: Tensor) -> Tensor:
-        """The voters' views behind one another, [V * B, C, H, W]."""
+        """The voters' views one after another, [V * B, C, H, W]."""
         if self.alone:
             return images
         refused = [False] * self.count
@@ -144,7 +147,7 @@ class Votes(nn.Module):
         return torch.cat([VOTERS["original" if out else name](images) for name, out in names])
 
     def forward(self, view_logits: Tensor, shift: Shift | None = None) -> Tensor:
-        """One answer of all voters: [V, B, K] to logits [B, K]. With weights, it is remembered."""
+        """Combine the logits of all voters [V, B, K] into one answer [B, K]; update the weights."""
         if len(view_logits) == 1:
             return view_logits[0]
         log_p = log_probabilities(view_logits.detach() if self.weighs else view_logits)
@@ -155,14 +158,14 @@ class Votes(nn.Module):
         return log_p.logsumexp(0).to(view_logits.dtype)
 
     def forget(self) -> None:
-        """Weigh the voters anew: what they said so far was said of other images."""
+        """Forget the weights: earlier predictions were about other images."""
         if self.weighs and self.images is not None:
             self.images.zero_()
             self.recent_images.zero_()
 
     @torch.no_grad()
     def mixed(self, view_logits: Tensor) -> bool:
-        """Are the classes of these images mixed, by all views but the first, [V, B, K]?"""
+        """Whether the classes of these images are mixed, by all views [V, B, K] but the first."""
         if len(view_logits) < 2 or view_logits.shape[1] < ENOUGH:
             return False
         p = log_probabilities(view_logits[1:]).exp().mean(0)
@@ -170,7 +173,7 @@ class Votes(nn.Module):
         return bool(one_class(p.mean(0), p.square().sum(1).mean(), images) < MIXED)
 
     def memory(self) -> list[Tensor]:
-        """What is remembered of the stream, as far as it has to be finite."""
+        """The memory of the stream, as far as it has to be finite."""
         return [tensor for tensor in self.buffers() if tensor.is_floating_point()]
 
     def extra_repr(self) -> str:
@@ -179,7 +182,7 @@ class Votes(nn.Module):
 
     @torch.no_grad()
     def _weigh(self, log_p: Tensor, shift: Shift | None) -> Tensor:
-        """Take in what the voters say about a batch, [V, B, K]; how much each counts, [V]."""
+        """Add the voters' predictions of a batch, [V, B, K], and return their weights, [V]."""
         p = log_p.exp()
         _, images, classes = p.shape
         if self.images is None:
@@ -195,7 +198,7 @@ class Votes(nn.Module):
         weights = (sharpness * information).masked_fill(lonely, -math.inf).softmax(0)
         if lonely.any():
             refused = self.refused | lonely
-            self._forget(p)  # what it said so far was said of a view it no longer has
+            self._forget(p)  # its earlier predictions were on a view that it no longer has
             self.refused.copy_(refused)
         if shift is not None:
             trust = self.trust(p[shift.view], shift.nats.to(p))
@@ -204,7 +207,7 @@ class Votes(nn.Module):
         return weights
 
     def _lonely(self) -> Tensor:
-        """Which voters no other agrees with as the others do among themselves, [V] bool."""
+        """The voters with which no other agrees as the others agree among themselves, [V] bool."""
         among = self.agreement.clone().fill_diagonal_(0)
         lonely = torch.zeros_like(self.refused)
         if self.count < 3 or self.images < ENOUGH:
@@ -216,10 +219,11 @@ class Votes(nn.Module):
         return lonely & ~self.refused
 
     def trust(self, p: Tensor, nats: Tensor) -> Tensor:
-        """How far the source model's predictions p [B, K] are to be believed alone, from 0 to 1.
+        """The trust in the source model's predictions p [B, K] alone, from 0 to 1.
 
-        As far as they say one class only, of images whose statistics are those it knows. One class
-        is told by the probability that two different images have the same one.
+        It is high if they are of one class only, and the statistics of the images are those that
+        the model knows. One class is recognised by the probability that two different images have
+        the same one.
         """
         part = self._count(self.recent_images, len(p), RECENT)
         self.recent.lerp_(p.mean(0), part)
@@ -230,7 +234,7 @@ class Votes(nn.Module):
         return shared * (-(nats / KNOWN).square()).exp()
 
     def _count(self, images: Tensor, more: int, window: float) -> Tensor:
-        """Count further images, at most `window` at a time; their share of all that count."""
+        """Count `more` images, up to `window`, and return their share of all that count."""
         images.add_(more).clamp_(max=max(window, more))
         return more / images
 

@@ -1,4 +1,4 @@
-"""`tapr report`: records to a page, tables and figures."""
+"""`tapr report`: makes a page, tables and figures from records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 FEW = 4  # settings whose figures and examples fit on one page
-MOST = 10_000  # numbers that fit on one page as tables; with more a leaderboard stands alone
+MOST = 10_000  # numbers that fit on one page; with more, the page has the leaderboard only
 Metric = Annotated[
     str,
     typer.Option(
@@ -123,7 +123,7 @@ def _write_tables(
 
 
 def _chapters(tables: Sequence[Table], examples: bool, few: bool) -> list[Chapter]:
-    """With many settings the page has its own controls, and examples for each model alone."""
+    """The chapters of the page; with many settings they have no figures, and fewer examples."""
     from tapr.cli.report_examples import gallery
     from tapr.reports.html import Chapter, Gallery
     from tapr.reports.plots import drawings

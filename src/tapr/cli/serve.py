@@ -86,7 +86,7 @@ def serve(
     save_every: float = typer.Option(
         10.0,
         min=0.0,
-        help="How often states are saved, in seconds; a killed server loses at most so much.",
+        help="The time between saves of a state, in seconds; a killed server loses at most that.",
         rich_help_panel=STATES,
     ),
     idle: float = typer.Option(
@@ -239,7 +239,7 @@ def serve(
 def _engine(
     on: str | None, replicas: int, address: str | None
 ) -> Callable[[Plan], Engine | Cluster]:
-    """What makes the engine: this process, or Ray."""
+    """A function that makes the engine, in this process or on Ray."""
     from tapr.errors import InputError
     from tapr.service import on_ray
     from tapr.service.plan import Plan
@@ -265,7 +265,7 @@ def _service(
     from tapr.runs import labels, preprocess
     from tapr.service import security, server
 
-    security.Tokens(settings.tokens)  # what is wrong with them is said before a model is loaded
+    security.Tokens(settings.tokens)  # their errors are reported before the model is loaded
     prepared = preprocess.prepared(model, said["architecture"], said["settings"])
     for note in prepared.notes:
         typer.echo(f"note: {note}", err=True)

@@ -1,4 +1,4 @@
-"""Methods, a file each, and the functions that make adapters of their names."""
+"""The methods, one file each, and the functions that make adapters from their names."""
 
 from tapr.methods.own import known
 from tapr.methods.table import (

@@ -1,4 +1,4 @@
-"""AdaContrast: labels by a vote of near features, and features by contrast."""
+"""AdaContrast: pseudo-labels by a vote of near features, and contrastive learning."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ class AdaContrast(Learner):
     """Learns what near features agree on, and by contrast. Moves all; 5 forwards, 1 backward.
 
     Chen et al., CVPR 2022. The label of an image is that of the mean prediction of the 10 nearest
-    features in a bank, filled by a slow copy of the model; for the first `plain_first` images that
-    of the model itself. The loss is the cross-entropy of a strong view to the label, a contrast
-    between two strong views against a queue of earlier ones of other labels, and the negative
-    entropy of the mean prediction. The slow copy follows before its forwards. The answer is the
-    student's, after the step, with stored statistics, which adapting forwards move by 0.1.
+    features in a bank, which a slow copy of the model fills; for the first `plain_first` images it
+    is the model's own. The loss is the sum of the cross-entropy of a strong view to the label, a
+    contrast between two strong views against a queue of earlier ones with other labels, and the
+    negative entropy of the mean prediction. The slow copy follows before its forwards. The answer
+    is the student's, after the step, with stored statistics, which adapting forwards move by 0.1.
 
     The features are the input of the last linear layer, without the authors' bottleneck. The queue
     starts with random unit vectors and labels, as MoCo's does, or `empty`: the fact sheet that we
@@ -56,7 +56,7 @@ class AdaContrast(Learner):
         contrast_temperature: float = 0.07,
         weak: Augmentation | None = None,  # a crop and a flip
         strong: Augmentation | None = None,  # MoCo's
-        follow: float = 0.999,  # what the slow copy keeps of its own
+        follow: float = 0.999,  # the share of its values that the slow copy keeps
         optimizer: Any = "nesterov",
         lr: float = 2e-4,
         weight_decay: float = 1e-4,
@@ -111,7 +111,7 @@ class AdaContrast(Learner):
         return self.bank_predictions[nearest].mean(1).log()
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The labels, the contrast, and classes that are all there."""
+        """The cross-entropy to the labels, the contrast, and the negative entropy."""
         assert outputs.teacher is not None
         assert outputs.features is not None
         student, labels = outputs.logits[0], outputs.teacher.argmax(1)
@@ -128,7 +128,7 @@ class AdaContrast(Learner):
 
     @torch.no_grad()
     def slow_features(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """What the slow copy sees in images: features of length 1, and logits."""
+        """The slow copy's features of images, of length 1, and its logits."""
         assert self.head is not None
         layer = self.slow.model.get_submodule(self.head)
         assert isinstance(layer, nn.Linear)
@@ -149,7 +149,7 @@ class AdaContrast(Learner):
         self._weak_views = None
 
     def _contrast(self, features: Tensor, keys: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of finding the own key among the queue's of other labels, [B]."""
+        """The cross-entropy, [B], of finding the own key among the queue's of other labels."""
         queries = normalize(features, dim=1)
         own = (queries * keys).sum(1, keepdim=True)
         others = queries @ self.queue.T
@@ -158,15 +158,15 @@ class AdaContrast(Learner):
 
     @property
     def passes(self) -> Passes:
-        """Beside the student's: its weak view, and the slow copy's two."""
+        """Passes of the student, of its weak view, and two of the slow copy."""
         forward, backward = super().passes
         return Passes(forward + 3 * self.schedule.steps, backward)
 
 
 class Remember(Keeper):
-    """After a step, the bank takes in the batch."""
+    """Adds the batch to the bank after a step."""
 
     def forward(self, adapter: Loop, loss: Loss) -> None:
-        """Ask the method to do so."""
+        """Call `remember` of the method."""
         assert isinstance(adapter, AdaContrast)
         adapter.remember()

@@ -1,4 +1,4 @@
-"""CMF: ROID, kept near the source by a filter of its own."""
+"""CMF: ROID, kept near the source by a Kalman filter."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,16 +15,17 @@ from tapr.types import Loss, Outputs
 
 
 class CMF(Learner):
-    """ROID's loss, its weights filtered. Moves norm scales; 2 forwards, 2 backwards.
+    """ROID's loss with filtered weights. Moves norm scales; 2 forwards, 2 backwards.
 
-    Lee & Chang, ICLR 2024. Loss, weights and correction of the answer are ROID's; in the place of
-    its ensemble of weights stands a Kalman filter. Hidden weights lean towards the source by `pull`
-    and then towards the adapted ones by a gain that the uncertainty of the steps so far decides;
-    the adapted weights lean towards them by `pull`. `noise` is what a step adds to the uncertainty;
-    None takes the published 0.005 for 38,400 weights, in proportion.
+    Lee & Chang, ICLR 2024. The loss, the weights of images and the correction of the answer are
+    ROID's; a Kalman filter replaces its ensemble of weights. Hidden weights move towards the source
+    by `pull`, and then towards the adapted ones by a gain that depends on the uncertainty of the
+    steps so far; the adapted weights then move towards the hidden ones by `pull`. `noise` is the
+    uncertainty that a step adds; None takes the published 0.005 for 38,400 weights, in proportion.
 
-    Where paper and code differ: as ROID. The benchmark of ROID's authors does not clear the
-    uncertainty at a reset, and its variants "op" and "lp" are the same; ours is "lp", and resets.
+    Paper and code differ as for ROID. The benchmark of ROID's authors does not clear the
+    uncertainty at a reset, and its variants "op" and "lp" are the same. Ours is "lp", and a reset
+    clears the uncertainty.
     """
 
     title = "CMF"
@@ -75,12 +76,12 @@ class CMF(Learner):
         self.certain = Certain(made, options)
 
     def objective(self, outputs: Outputs) -> Loss:
-        """Likelihood and agreement, of the images that count."""
+        """The likelihood ratio and the agreement of the images that count."""
         loss: Loss = self.certain(outputs, self.ask, self.generator)
         return loss
 
     @property
     def passes(self) -> Passes:
-        """A second forward and backward, of the augmented images that count."""
+        """Passes with a second forward and backward, of the augmented images that count."""
         once, more = super().passes, self.schedule.steps * self.certain.options.agreement
         return Passes(once.forward + more, once.backward + more * (not self.still))

@@ -1,4 +1,4 @@
-"""CoTTA: a slow teacher's mean answer over many views teaches; some weights return each time."""
+"""CoTTA: learns from a slow teacher's mean answer over many views; some weights are restored."""
 
 import math
 from collections.abc import Mapping
@@ -24,25 +24,25 @@ from tapr.objectives import (
 from tapr.registry import Registry
 from tapr.types import Loss, Outputs
 
-# Below which confidence of the source model the views are asked, by number of classes.
+# Views are used below this confidence of the source model, by number of classes.
 CERTAINTIES: Mapping[int, float] = {10: 0.92, 100: 0.72, 1000: 0.1}
 GATES = Registry("gate", {name: name for name in ("image", "batch")})
 AVERAGES = Registry("average", {name: name for name in ("probabilities", "logits")})
 
 
 class CoTTA(Learner):
-    """Learns what a slow teacher says of 32 views. Moves all parameters; 35 forwards, 1 backward.
+    """Learns a slow teacher's mean over 32 views. Moves all parameters; 35 forwards, 1 backward.
 
-    Wang et al., CVPR 2022. The answer is the teacher's, before the step. Where the source model,
-    the anchor, is less confident than `certainty`, the teacher's answer is its mean over the views,
-    else that on the image itself. After a step the teacher follows, then each weight returns to its
-    source value with probability `restore`; the optimiser's memory does not. All three models use
-    the batch's own statistics, the anchor too. It needs images in [0, 1], not normalised.
+    Wang et al., CVPR 2022. The answer is the teacher's, before the step. Where the source model
+    (the anchor) is less confident than `certainty`, the teacher's answer is its mean over the
+    views, else that on the image itself. After a step the teacher follows, then each weight returns
+    to its source value with probability `restore`; the optimiser's memory does not. All three
+    models, also the anchor, use the batch's own statistics. It needs images in [0, 1], not
+    normalised.
 
-    `certainty` defaults to the published one for the nearest number of classes. With
-    `source_images` (a tensor, batches of images, or the name of a data set) the authors' rule takes
-    its place: the 5 % quantile of the source model's confidence on at most 2,000 of them, minus
-    0.05.
+    `certainty` defaults to the published one for the nearest number of classes. If `source_images`
+    are given (a tensor, batches of images, or the name of a data set), the authors' rule is used
+    instead: the 5 % quantile of the source model's confidence on at most 2,000 of them, minus 0.05.
 
     The paper gates each image and averages probabilities; the authors' code (`released`) gates the
     batch by its mean confidence, averages logits, and draws one augmentation for a whole batch.
@@ -73,11 +73,11 @@ class CoTTA(Learner):
         augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
         certainty: float | None = None,
-        source_images: Any = None,  # from which `certainty` follows, if it is not given
+        source_images: Any = None,  # they determine `certainty`, if it is not given
         gate: str = "image",  # or "batch"
         average: str = "probabilities",  # or "logits"
-        symmetric: bool = False,  # is the cross-entropy taken both ways?
-        follow: float = 0.999,  # what the teacher keeps of its own after a step
+        symmetric: bool = False,  # whether the cross-entropy is taken both ways
+        follow: float = 0.999,  # the share of its values that the teacher keeps after a step
         restore: float = 0.01,
         optimizer: Any = "adam",
         lr: float = 1e-3,
@@ -107,7 +107,7 @@ class CoTTA(Learner):
 
     @torch.no_grad()
     def teach(self, images: Tensor) -> Tensor:
-        """The teacher's logits, or its mean over views where the source model is not sure."""
+        """The teacher's logits, or its mean over views where the source model is not certain."""
         assert self.teacher is not None
         source = self.anchor.logits(images, self)
         confidence = source.softmax(1).amax(1)
@@ -145,7 +145,7 @@ class CoTTA(Learner):
 
     @property
     def passes(self) -> Passes:
-        """The student, the anchor, and the teacher on the images and all views."""
+        """Passes of the student, of the anchor, and of the teacher on the images and all views."""
         forward, backward = super().passes
         taught = self.schedule.steps + (self._answers_first or self.schedule.predict == "after")
         return Passes(forward + taught * (1 + self.view_count), backward)

@@ -1,4 +1,4 @@
-"""DeYO: entropy down, by images whose prediction breaks when their objects do."""
+"""DeYO: minimises the entropy of images whose prediction changes when shapes are destroyed."""
 
 import math
 from typing import Any
@@ -17,16 +17,16 @@ from tapr.types import Loss, Outputs
 class DeYO(Learner):
     """Entropy of images that need their shapes. Moves lower norm scales; 2 forwards, 1 backward.
 
-    Lee et al., ICLR 2024. Of the images with an entropy below `threshold` times ln K a destroyed
-    copy is looked at, without gradient: those whose likeliest class loses more than `drop` of its
-    probability drive the step, the surer and the larger the loss, the more. `destroy` shuffles
-    patches ("patch"), all pixels ("pixel"), or hides the middle ("occlusion"). Without such images
-    no step is taken.
+    Lee et al., ICLR 2024. Images with an entropy below `threshold` times ln K are predicted again,
+    without gradient, from a destroyed copy. Those whose likeliest class thereby loses more than
+    `drop` of its probability drive the step; an image counts more, the more certain it is and the
+    larger this loss. `destroy` shuffles patches ("patch") or all pixels ("pixel"), or hides the
+    middle ("occlusion"). Without such images no step is taken.
 
     Where paper and code differ: `drop` is 0.3 in the paper's mild runs, 0.2 in its wild ones
-    (`wild`) and in the benchmark of ROID's authors (`benchmark`). The code knows top blocks by name
-    (scope `named_norm`, in `released` and `benchmark`), we leave out the top quarter. Its occlusion
-    is 112 pixels of 224; ours half the image. Its `reset` fails; ours resets.
+    (`wild`) and in the benchmark of ROID's authors (`benchmark`). The code finds the top blocks by
+    name (scope `named_norm`, in `released` and `benchmark`); we leave out the top quarter. Its
+    occlusion is 112 pixels of 224; ours is half the image. Its `reset` fails; ours works.
     """
 
     title = "DeYO"
@@ -42,7 +42,7 @@ class DeYO(Learner):
         model: nn.Module,
         *,
         threshold: float = 0.5,
-        pivot: float = 0.4,  # share of ln K, at which an image's entropy counts once
+        pivot: float = 0.4,  # share of ln K: an image with this entropy has the weight 1
         drop: float = 0.3,
         destroy: str = "patch",
         weighting: bool = True,
@@ -59,7 +59,7 @@ class DeYO(Learner):
         self.destroy, self.weighting = DESTROYERS[destroy](), weighting
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The weighted entropy of the images that are reliable and break."""
+        """The weighted entropy of the reliable images whose prediction changes."""
         logits, scale = outputs.logits[0], math.log(outputs.classes)
         value = entropy(logits)
         reliable = value.detach() < self.threshold * scale
@@ -77,6 +77,6 @@ class DeYO(Learner):
 
     @property
     def passes(self) -> Passes:
-        """A second forward, for the images that are reliable."""
+        """Passes with a second forward, of the reliable images."""
         once = super().passes
         return Passes(once.forward + self.schedule.steps, once.backward)

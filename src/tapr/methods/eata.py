@@ -1,4 +1,4 @@
-"""EATA: ETA, and a pull towards the source weights by how much the source images need them."""
+"""EATA: ETA, and a penalty that keeps weights that are important for source images near them."""
 
 from typing import Any
 
@@ -20,15 +20,15 @@ FISHER = {10: 1.0, 100: 1.0, 1000: 2000.0}  # the published weight, by number of
 class EATA(Learner):
     """ETA with a pull towards important source weights. Moves norm scales; 1 forward, 1 backward.
 
-    Niu et al., ICML 2022. To ETA's loss comes `fisher` times the sum of F (w - source w)^2; None
-    takes the published weight of the nearest number of classes: 1 for 10 and 100, 2,000 for 1,000.
-    F is the squared gradient of the cross-entropy to the model's own labels on `source_images`,
-    meaned over their batches: `source_count` images at the most, `source_batch` at a time. It is of
-    batches, not of images, so that its scale depends on the size of a batch.
+    Niu et al., ICML 2022. ETA's loss plus `fisher` times the sum of F (w - source w)^2. None takes
+    the published `fisher` of the nearest number of classes: 1 for 10 and 100, 2,000 for 1,000. F is
+    the squared gradient of the cross-entropy to the model's own labels on `source_images`, averaged
+    over their batches: at most `source_count` images, `source_batch` at a time. The gradient is
+    that of a batch, not of an image, so that the scale of F depends on the size of a batch.
 
-    `source_images` is a tensor, batches of images, or the name of a data set, of whose
+    `source_images` is a tensor, batches of images, or the name of a data set, from whose
     `source_split` they are taken. The authors took clean validation images, the benchmark of ROID's
-    authors training images. For the rest of where paper and code differ see ETA.
+    authors training images. ETA lists the other differences between paper and code.
     """
 
     title = "EATA"
@@ -36,7 +36,7 @@ class EATA(Learner):
     paper = "Niu et al., ICML 2022"
     needs = Needs(source_images="for the weights' importance (Fisher); 'eta' does without")
     presets = {"released": {"scope": "batch_norm", "optimizer": "sgd", "lr": 2.5e-4}}
-    importance: Tensor  # of all moving weights, behind one another
+    importance: Tensor  # F of all moving weights, one after another
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class EATA(Learner):
         self.register_buffer("importance", self._importance(batches))
 
     def objective(self, outputs: Outputs) -> Loss:
-        """ETA's loss, and the pull."""
+        """ETA's loss, and the penalty."""
         if outputs.images.shape[1:] != self.size:
             raise InputError(
                 f"expected images of {list(self.size)}, as the source images of the Fisher are, got"

@@ -15,11 +15,11 @@ class ETA(Learner):
 
     Niu et al., ICML 2022. An image drives the step when its entropy is below `threshold` times ln K
     and the cosine between its prediction and the average one is below `margin` (None: 0.4, 0.1 or
-    0.05, as published for the nearest of 10, 100 and 1,000 classes); the surer it is, the more it
-    counts. Without such an image no step is taken. `objective="come"` puts COME in the place of the
-    entropy, in the filter and the weight too, as its authors did.
+    0.05, as published for the nearest of 10, 100 and 1,000 classes). The more certain an image is,
+    the more it counts. Without such an image no step is taken. `objective="come"` replaces the
+    entropy by COME, also in the filter and in the weight, as its authors did.
 
-    Where paper and code differ: `released` adapts BatchNorm2d layers alone, at the rate of the
+    Where paper and code differ: `released` adapts BatchNorm2d layers only, at the rate of the
     ImageNet script; the class's own default there is a threshold of ln(1000) / 2 - 1 (0.355 times
     ln K), which the script overrides by 0.4. The authors' `reset` keeps the average; ours does not.
     """

@@ -1,4 +1,4 @@
-"""FOA: prompts for a vision transformer, found by forwards alone, and a shift of its last token."""
+"""FOA: prompts for a vision transformer, found with forwards only, and a shift of its token."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from tapr.types import Prediction
 
 
 class Judged(NamedTuple):
-    """What one candidate of the prompts makes of a batch."""
+    """The outputs and the loss of one candidate of the prompts on a batch."""
 
     logits: Tensor  # [B, K]
     token: Tensor  # [B, D], the class token that the head takes
@@ -26,28 +26,29 @@ class Judged(NamedTuple):
 
     @property
     def loss(self) -> Tensor:
-        """What the search minimises."""
+        """The loss that the search minimises."""
         return self.entropy + self.distance
 
 
 class FOA(Adapter):
-    """Searches prompts that make a transformer sure and its tokens clean. 28 forwards an image.
+    """Searches prompts for sure predictions and source-like class tokens. 28 forwards an image.
 
-    Niu et al., ICML 2024. `prompts` tokens stand behind the class token of a vision transformer
+    Niu et al., ICML 2024. `prompts` tokens are put after the class token of a vision transformer
     with timm's parts. For each batch CMA-ES proposes `population` candidates; the best one so far
-    is judged beside them. The loss of a candidate is the entropy, summed over the batch, plus
-    `alignment` times the squared distance of the class tokens' means and standard deviations,
-    behind every block, from those of `source_images`, times B / 64. The answer is that of the best
-    candidate, its last class token shifted by the source's mean minus a running mean (`keep`) of
-    what the batches so far had, over all their candidates; the first batch is not shifted.
+    is evaluated too. The loss of a candidate is the entropy, summed over the batch, plus
+    `alignment` times the squared distance of the class tokens' means and standard deviations, after
+    every block, from those of `source_images`, times B / 64. The answer is that of the best
+    candidate. Its last class token is shifted by the source's mean minus a running mean (`keep`) of
+    the tokens in the batches so far, over all their candidates; the first batch is not shifted.
 
-    `source_images` is a tensor, batches of images, or the name of a data set, of whose
+    `source_images` is a tensor, batches of images, or the name of a data set, from whose
     `source_split` at most `source_count` are taken; the authors' code took clean validation images.
-    A batch of one image has no standard deviation: only its means are compared, which is ours. So
-    is that `reset` returns to the first prompts, where the authors' code draws new ones. The
-    weight of the distance was 0.2 for ImageNet-R: the preset `imagenet-r`. CMA-ES is our own, held
-    to the package `cma` by a test; `Evolution` says why. Its state has the square of the prompts'
-    numbers (2,304 for ViT-B: 85 MB).
+
+    Two things are our choice: for a batch of one image, which has no standard deviation, only the
+    means are compared; and `reset` returns to the first prompts, where the authors' code draws new
+    ones. The preset `imagenet-r` has the authors' weight of the distance for ImageNet-R, 0.2. We
+    wrote CMA-ES ourselves (`Evolution` says why), and a test compares it with the package `cma`.
+    Its state has the square of the prompts' numbers (2,304 for ViT-B: 85 MB).
     """
 
     title = "FOA"
@@ -72,7 +73,7 @@ class FOA(Adapter):
         source_batch: int = 64,
         prompts: int = 3,
         population: int = 27,
-        spread: float = 1.0,  # of the search at its start
+        spread: float = 1.0,  # the spread of the search at its start
         alignment: float = 0.4,
         shift: bool = True,
         keep: float = 0.9,
@@ -106,7 +107,7 @@ class FOA(Adapter):
 
     @property
     def passes(self) -> Passes:
-        """Every candidate sees the batch once, and so do the best prompts so far."""
+        """Passes of every candidate, and of the best prompts so far."""
         return Passes(forward=self.search.population + 1, backward=0)
 
     @torch.no_grad()
@@ -147,7 +148,7 @@ class FOA(Adapter):
         )
 
     def _forward(self, images: Tensor, prompts: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Logits [B, K], and the class tokens behind every block, [B, L, D]."""
+        """Logits [B, K], and the class tokens after every block, [B, L, D]."""
         vit = self.transformer
         with transformer.prompted(vit, prompts), transformer.class_tokens(vit) as seen:
             logits = self.logits(images)

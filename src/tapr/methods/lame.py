@@ -1,4 +1,4 @@
-"""LAME: the answers of neighbours in feature space are pulled together; nothing is trained."""
+"""LAME: makes the answers of neighbours in feature space agree; nothing is trained."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ class LAME(Loop):
     """Makes the answers of near images of a batch agree. Moves no parameter; 1 forward an image.
 
     Boudiaf et al., CVPR 2022. Batch norm uses the source's statistics. The answer is the logarithm
-    of LAME's probabilities, so that their softmax is what the authors return. `released` is the
-    kernel of the authors' code, a Gaussian whose rows are not normalised: its pull grows with the
+    of LAME's probabilities, so that its softmax is what the authors return. `released` is the
+    kernel of the authors' code, a Gaussian whose rows are not normalised: its effect grows with the
     batch, and on large mixed batches all images become one class. The default, 5 neighbours, is our
-    choice, and safe there. LAME is at its best where neighbours in the stream are of one class. A
-    batch of fewer than `neighbours` + 1 images has fewer neighbours.
+    choice, and safe there. LAME is best where neighbours in the stream are of one class. In a batch
+    of fewer than `neighbours` + 1 images there are fewer neighbours.
     """
 
     title = "LAME"
@@ -30,9 +30,9 @@ class LAME(Loop):
         *,
         kernel: str = "knn",  # or "rbf", "linear"
         neighbours: int = 5,
-        symmetric: bool = False,  # is the mean of the kernel and its transpose taken?
-        weight: float = 1.0,  # of the kernel against what the model says: the paper's lambda
-        rounds: int = 100,  # at the most
+        symmetric: bool = False,  # whether the kernel is averaged with its transpose
+        weight: float = 1.0,  # of the kernel against the model's prediction: the paper's lambda
+        rounds: int = 100,  # at most
         **common: Any,
     ) -> None:
         correction = Laplacian(

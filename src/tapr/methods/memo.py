@@ -1,4 +1,4 @@
-"""MEMO: for each image alone, the mean prediction over many views becomes confident."""
+"""MEMO: makes the mean prediction over many views confident, for each image alone."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -38,16 +38,17 @@ class MEMO(Learner):
     """Makes an image's mean prediction over 32 views confident. Moves all; 33 forwards, 32 back.
 
     Zhang, Levine & Finn, NeurIPS 2022. Each image starts from the source model, whatever the batch:
-    one step of plain SGD on its own AugMix views, then the prediction of the image itself. Batch
-    norm uses (prior x stored + own) / (prior + 1) in both forwards, own being those of the views or
-    of the single image.
+    one step of plain SGD on its own AugMix views, then the prediction of the image itself. In both
+    forwards batch norm uses the statistics (prior x stored + own) / (prior + 1), where own are
+    those of the views or of the single image.
 
     `imagenet` has 64 views by resized crops and a smaller learning rate, `adamw` the settings for
     transformers, where the authors' code (not the paper) lets AdamW's memory leak from image to
-    image: `leak`. `benchmark` is the version of a widely used collection: a tenth for the image's
-    own statistics, black instead of grey behind moved pixels, and Nesterov's momentum, whose first
-    step is 1.9 times as long. `vectorised` runs the images of a batch side by side (torch.func),
-    the same arithmetic up to rounding; it needs plain SGD, and on a CPU it does not save time.
+    image: `leak`. `benchmark` is the version of a widely used collection: the image's own
+    statistics count a tenth, the border behind moved pixels is black instead of grey, and SGD has
+    Nesterov's momentum, whose first step is 1.9 times as long. `vectorised` runs the images of a
+    batch side by side (torch.func), with the same arithmetic up to rounding; it needs plain SGD,
+    and on a CPU it does not save time.
     """
 
     title = "MEMO"
@@ -66,9 +67,9 @@ class MEMO(Learner):
         model: nn.Module,
         *,
         views: int = 32,
-        augmentation: Augmentation | None = None,  # in the place of AugMix and the crop
+        augmentation: Augmentation | None = None,  # instead of AugMix and the crop
         crop: str = "padded",  # or "resized"
-        grey: bool = True,  # is grey behind moved pixels, or black?
+        grey: bool = True,  # whether the border behind moved pixels is grey; else black
         optimizer: Any = "sgd",
         lr: float = 5e-3,
         momentum: float = 0.0,
@@ -102,12 +103,12 @@ class MEMO(Learner):
         self._drawn: list[Tensor] = []
 
     def adapt(self, images: Tensor) -> Prediction:
-        """Each image on its own; their views are drawn together."""
+        """Adapt to each image on its own; all views are drawn together."""
         assert self.views is not None
         views = self._by_image(self.views(images, self.generator))
         if self.vectorised:
             together = self._side_by_side(images, views)
-            if together.isfinite().all():  # else the guard looks at each image alone
+            if together.isfinite().all():  # else the guard checks each image on its own
                 return Prediction(together, steps=len(images) * self.schedule.steps)
         said, refused = [], 0
         for image, own in zip(images, views, strict=True):
@@ -115,7 +116,7 @@ class MEMO(Learner):
             said.append(super().adapt(image[None]))
             refused += self.guard.refused
         self.guard.refused = refused
-        if self.schedule.episodic:  # nothing of the last image stays
+        if self.schedule.episodic:  # nothing of the last image is kept
             with self._leaking():
                 self.restart()
         logits = torch.cat([each.logits for each in said])
@@ -123,7 +124,7 @@ class MEMO(Learner):
 
     @property
     def alone(self) -> bool:
-        """Image by image, unless vectorised."""
+        """Whether images go through the model one by one: yes, unless vectorised."""
         return not self.vectorised
 
     def objective(self, outputs: Outputs) -> Loss:
@@ -132,7 +133,7 @@ class MEMO(Learner):
         return Loss.mean(value, terms={"entropy": value})
 
     def _by_image(self, views: Tensor) -> Tensor:
-        """[V * B, ...], view by view, to [B, V, ...]."""
+        """Reshape [V * B, ...], view by view, to [B, V, ...]."""
         assert self.views is not None
         return views.view(self.views.count, -1, *views.shape[1:]).transpose(0, 1)
 
@@ -145,14 +146,14 @@ class MEMO(Learner):
 
     @contextmanager
     def _leaking(self) -> Iterator[None]:
-        """The optimiser's memory outlives what happens within, if it leaks."""
+        """A context after which the optimiser's memory is kept, if `leak`."""
         memory = deepcopy(self.optimizer.state_dict()["state"]) if self.leak else None
         yield
         if memory:
             self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": memory})
 
     def _side_by_side(self, images: Tensor, views: Tensor) -> Tensor:
-        """All steps and predictions as one computation over the images."""
+        """Compute all steps and predictions at once, over all images."""
         frozen = {n: p.detach() for n, p in self.model.named_parameters() if not p.requires_grad}
         moving = {n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
         lr = self.optimizer.param_groups[0]["lr"]

@@ -1,4 +1,4 @@
-"""Batch-norm statistics of the test images: no gradient, no parameter moves."""
+"""Norm: batch-norm statistics of the test images, without a gradient."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ class Norm(Loop):
     """Re-estimates the statistics of the batch-norm layers. Moves nothing else; 1 forward an image.
 
     Nado et al. 2020 (`batch`) and Schneider et al., NeurIPS 2020 (`blend`, with prior N). `running`
-    and `cumulative` statistics are fed by a forward of their own before the prediction.
+    and `cumulative` statistics are updated by a separate forward before the prediction.
     """
 
     title = "norm"

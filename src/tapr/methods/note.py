@@ -1,4 +1,4 @@
-"""NOTE: batch norm that looks at each image, and a memory that keeps classes even."""
+"""NOTE: instance-aware batch norm, and a memory with as many images of each class."""
 
 import logging
 import math
@@ -26,11 +26,11 @@ class NOTE(Learner):
     """Lowers the entropy of a balanced memory. Moves batch-norm scales; 2 forwards, 1 backward.
 
     Gong et al., NeurIPS 2022; made for streams whose classes come in runs. Batch norm corrects its
-    statistics for each image that lies `deviations` standard deviations off (IABN). **The source
-    model must have been trained with such layers**: a model with plain batch norm is adapted all
-    the same, with a warning in the log before the first batch unless `trained_so`, and the
-    published figures do not hold for it. Every image is predicted before it is learnt from: a batch
-    is cut where a step is due, after every `every` images.
+    statistics for each image that is `deviations` standard deviations away (IABN). **The source
+    model must have been trained with such layers**: a model with plain batch norm is adapted as
+    well, but the published figures do not hold for it, and the log has a warning before the first
+    batch unless `trained_so`. Every image is predicted before it is learnt from: a batch is cut
+    where a step is due, after every `every` images.
 
     `released` divides the entropy by the number of classes, as the authors' code does. `iid` is
     their variant for mixed streams: the latest images, the batch's own statistics, and ten times
@@ -53,8 +53,8 @@ class NOTE(Learner):
         capacity: int = 64,
         every: int = 64,
         deviations: float = 4.0,
-        divided: bool = False,  # is the entropy divided by the number of classes?
-        trained_so: bool = False,  # was the model trained with instance-aware batch norm?
+        divided: bool = False,  # whether the entropy is divided by the number of classes
+        trained_so: bool = False,  # whether the model was trained with instance-aware batch norm
         optimizer: Any = "adam",
         lr: float = 1e-4,
         scope: Any = "norm",
@@ -101,13 +101,13 @@ class NOTE(Learner):
         super()._complete()
         if not self.trained_so:
             log.warning(
-                "NOTE expects a model trained with instance-aware batch norm; if yours was, say"
+                "NOTE expects a model trained with instance-aware batch norm; if yours was, pass"
                 " trained_so=True, else expect less than the published gain"
             )
 
     @property
     def passes(self) -> Passes:
-        """One forward to predict, and the memory now and then."""
+        """Passes to predict, and those of the memory now and then."""
         learnt = math.ceil(self.schedule.steps * self.rate)
         return Passes(self.votes.count + learnt, 0 if self.still else learnt)
 

@@ -1,4 +1,4 @@
-"""Classes by name: shipped methods, those that installed packages offer, and `module:Class`."""
+"""Method classes by name: shipped ones, those of installed packages, and `module:Class`."""
 
 from functools import cache
 from importlib import import_module
@@ -13,18 +13,18 @@ from tapr.adapters import Adapter, Learner, Loop
 from tapr.errors import InputError, ModelError, UnknownNameError
 from tapr.registry import suggest
 
-GROUP = "tapr.methods"  # of entry points, by which a package offers a method
-COMMON = ("seed", "inplace")  # what every adapter takes, besides its model
-BASES = (Adapter, Loop, Learner)  # of whose parameters only those by name alone are options
+GROUP = "tapr.methods"  # the group of entry points by which a package offers methods
+COMMON = ("seed", "inplace")  # the parameters that every adapter takes, besides its model
+BASES = (Adapter, Loop, Learner)  # only their keyword-only parameters are options
 
 
 def is_own(name: object) -> bool:
-    """Is this `module:Name`?"""
+    """Whether this has the form `module:Name`."""
     return isinstance(name, str) and ":" in name
 
 
 def is_shipped(name: object) -> bool:
-    """Is this a method of tapr's own?"""
+    """Whether this is a method that comes with tapr."""
     return name in names.METHODS
 
 
@@ -62,9 +62,9 @@ def model(name: str) -> nn.Module:
 
 
 def options(kind: type[Adapter]) -> dict[str, Any]:
-    """The options of a method with their defaults, read off its constructor.
+    """The options of a method with their defaults, from the signature of its constructor.
 
-    What the constructor passes on (`**common`) has the options of the class that it passes them to.
+    If the constructor passes further options on (`**common`), those of its base class are added.
     """
     found: dict[str, Any] = {}
     passed_on = True

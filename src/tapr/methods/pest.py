@@ -1,4 +1,4 @@
-"""PEST: predictions on an image and on two views of it agree, and are confident."""
+"""PEST: makes the predictions on an image and on two views of it agree, and confident."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""RDumb: ETA that returns to the source model at fixed distances."""
+"""RDumb: ETA that returns to the source model at fixed intervals."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ from tapr.types import Prediction
 class RDumb(Learner):
     """ETA, and back to the source every 1,000 batches. Moves norm scales; 1 forward, 1 backward.
 
-    Press et al., NeurIPS 2023. Weights, optimiser and ETA's average return together, before the
-    batch that is due; batches without a step count, too. Where paper and code differ: `released`
-    calls images below ln(1000) / 2 - 1 reliable, 0.355 times ln K, not 0.4 times.
+    Press et al., NeurIPS 2023. Weights, optimiser and ETA's average are reset together, before the
+    batch that is due; batches without a step count as well. Where paper and code differ: for
+    `released` images are reliable below ln(1000) / 2 - 1, which is 0.355 times ln K, not 0.4 times.
     """
 
     title = "RDumb"
@@ -55,7 +55,7 @@ class RDumb(Learner):
         self.register_buffer("since", torch.tensor(0))
 
     def adapt(self, images: Tensor) -> Prediction:
-        """Return to the source if that is due, then do as every method does."""
+        """Return to the source if that is due, then adapt as usual."""
         if self.since >= self.every:
             self.restart()
         self.since += 1

@@ -1,4 +1,4 @@
-"""RMT: a robust mean teacher, with features pulled towards the source's class means."""
+"""RMT: a robust mean teacher, and contrastive learning with the source's class means."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -32,8 +32,9 @@ class RMT(Learner):
     Doebler, Marsden & Yang, CVPR 2023. The loss is the sum of three terms: symmetric cross-entropy
     of the image and of an augmented view to the teacher; a contrastive one, in which an image's
     features, its view's and the nearest class mean of the source belong together; and, with
-    `source_images` and `source_labels` (tensors, or the name of a data set, of whose `source_split`
-    at most `source_count` are taken), the cross-entropy on as many of them as the batch has. The
+    `source_images` and `source_labels` (tensors, or the name of a data set, from whose
+    `source_split` at most `source_count` are taken), the cross-entropy on as many of them as the
+    batch has images. The
     answer is the sum of the student's and the teacher's logits, before the step. Two images with
     the same nearest class mean count as different, as in the authors' code.
 
@@ -67,7 +68,7 @@ class RMT(Learner):
         contrast_temperature: float = 0.1,
         augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
-        follow: float = 0.999,  # what the teacher keeps of its own after a step
+        follow: float = 0.999,  # the share of its values that the teacher keeps after a step
         optimizer: Any = "adam",
         lr: float = 1e-3,
         predict: Predict = "before",
@@ -103,7 +104,7 @@ class RMT(Learner):
         self.register_buffer("class_means", self._means(layer, class_means))
 
     def objective(self, outputs: Outputs) -> Loss:
-        """Self-training, contrast, and the source's labels where there are any."""
+        """Self-training, contrast, and cross-entropy on source images if there are any."""
         assert outputs.teacher is not None
         assert outputs.features is not None
         student = outputs.logits[:2]
@@ -121,7 +122,7 @@ class RMT(Learner):
         return Loss.mean(torch.stack(list(terms.values())).sum(0), terms=terms)
 
     def _contrast(self, features: Tensor) -> Tensor:
-        """For each image, the mean over its three kinds of features, [B]."""
+        """The contrastive loss of each image, the mean over its three kinds of features, [B]."""
         images = features.shape[1]
         alike = cosine_similarity(features[0].detach()[:, None], self.class_means[None], dim=2)
         nearest = self.class_means[alike.argmax(1)]
@@ -140,7 +141,7 @@ class RMT(Learner):
         return -torch.stack(together).mean(0)
 
     def _sources(self, count: int) -> tuple[Tensor, Tensor]:
-        """As many source images, and their labels; none twice, if there are enough."""
+        """`count` source images and their labels; none is drawn twice, if there are enough."""
         assert self.given is not None
         assert self.answers is not None
         known = len(self.given)
@@ -155,7 +156,7 @@ class RMT(Learner):
 
     @torch.enable_grad()
     def _warm(self) -> None:
-        """Learn from source images before the stream; what comes of it is the source model."""
+        """Learn from source images before the stream; the result becomes the source model."""
         assert self.teacher is not None
         batches = list(self._warm_up_batches())
         rates = [group["lr"] for group in self.optimizer.param_groups]
@@ -183,7 +184,7 @@ class RMT(Learner):
 
     @torch.no_grad()
     def _means(self, layer: nn.Linear, known: Tensor | None) -> Tensor:
-        """Class means: those given, those of the source images, or the rows of the head."""
+        """The class means: those given, those of the source images, or the rows of the head."""
         if known is not None:
             if known.shape != layer.weight.shape:
                 raise InputError(
@@ -208,14 +209,14 @@ class RMT(Learner):
 
     @property
     def passes(self) -> Passes:
-        """The image, its view, the teacher; and as many source images."""
+        """Passes of the image, of its view, of the teacher, and of as many source images."""
         forward, backward = super().passes
         replayed = self.schedule.steps * bool(self.replay)
         return Passes(forward + replayed, backward + replayed * (not self.still))
 
 
 def _projector(layer: nn.Linear, generator: torch.Generator) -> nn.Sequential:
-    """Two linear layers, as torch would draw them, from a generator of our own."""
+    """Two linear layers with torch's usual initialisation, but drawn from our generator."""
     widths = layer.in_features, WIDTH
     linear: list[nn.Linear] = [
         skip_init(nn.Linear, width, WIDTH)  # type: ignore[no-untyped-call]

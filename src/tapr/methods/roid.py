@@ -1,4 +1,4 @@
-"""ROID: self-training by certain and diverse images, kept near the source."""
+"""ROID: self-training with certain and diverse images, kept near the source."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,17 +17,18 @@ from tapr.types import Loss, Outputs
 class ROID(Learner):
     """Certain, diverse images teach themselves. Moves norm scales; 2 forwards, 2 backwards.
 
-    Marsden, Doebler & Yang, WACV 2024. Images are weighed by how unlike the average prediction and
-    how sure they are, the more common half is left out; their soft likelihood ratio goes down, and
-    they agree with an augmented view, which goes through the model alone. After a step `pull` of
-    every weight is the source's again. The answer, made before the step, is corrected by the
-    batch's own class frequencies (`prior_correction`: "probabilities", "logits" or "none").
+    Marsden, Doebler & Yang, WACV 2024. Images are weighted by how unlike the average prediction and
+    how certain they are; those less diverse than the mean are left out. The loss is their soft
+    likelihood ratio and their agreement with an augmented view, which has its own forward. After a
+    step every weight moves to its source value by `pull`. The answer, made before the step, is
+    corrected by the batch's own class frequencies (`prior_correction`: "probabilities", "logits" or
+    "none").
 
     Where paper and code differ: `released` multiplies logits, not probabilities, by the
     frequencies, so that the answer depends on the logits' offset; draws one augmentation for the
     whole batch; and divides a short last batch by the configured batch size (`full_batch`: the
-    largest so far). In both, the agreement teaches the original images, too (`detach=True`: not). A
-    batch of one, where the code divides 0 by 0, counts as it is.
+    largest so far). In both, the agreement also teaches the original images (with `detach=True` it
+    does not). A batch of one, where the code divides 0 by 0, has the weight 1.
     """
 
     title = "ROID"
@@ -76,12 +77,12 @@ class ROID(Learner):
         self.certain = Certain(made, options)
 
     def objective(self, outputs: Outputs) -> Loss:
-        """Likelihood and agreement, of the images that count."""
+        """The likelihood ratio and the agreement of the images that count."""
         loss: Loss = self.certain(outputs, self.ask, self.generator)
         return loss
 
     @property
     def passes(self) -> Passes:
-        """A second forward and backward, of the augmented images that count."""
+        """Passes with a second forward and backward, of the augmented images that count."""
         once, more = super().passes, self.schedule.steps * self.certain.options.agreement
         return Passes(once.forward + more, once.backward + more * (not self.still))

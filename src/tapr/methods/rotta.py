@@ -1,4 +1,4 @@
-"""RoTTA: a memory of sure, fresh images of all classes teaches, slowly, by way of a teacher."""
+"""RoTTA: learns from a memory of certain, recent images of all classes, with a slow teacher."""
 
 import math
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ class RoTTA(Learner):
     """Learns from a balanced memory of the stream. Moves normalisation scales; 3 forwards, 1 back.
 
     Yuan et al., CVPR 2023; for streams whose classes come in runs. The answer is the teacher's,
-    with stored statistics. After every `every` images there is a step: the student sees the memory
-    augmented, the teacher as it is, both with statistics that the memory moves by
-    `statistics_momentum`, each its own. Old images count less. With more classes than `capacity`
+    with stored statistics. After every `every` images there is a step: the student sees augmented
+    images of the memory, the teacher the images themselves. Each has its own statistics, which the
+    memory moves by `statistics_momentum`. Old images count less. With more classes than `capacity`
     the memory has at most one image of a class. `released` draws one augmentation for the whole
-    memory, as the authors' code does. Several steps may fall into a large batch: its answer is the
+    memory, as the authors' code does. A large batch may contain several steps: its answer is the
     one made at its start.
     """
 
@@ -39,10 +39,10 @@ class RoTTA(Learner):
         capacity: int = 64,
         every: int = 64,
         timeliness: float = 1.0,  # how much age counts against an image in the memory
-        doubt: float = 1.0,  # how much entropy does
+        doubt: float = 1.0,  # how much entropy counts against it
         augmentation: str | Augmentation = "katana",
         augmentation_options: Mapping[str, Any] = {},
-        follow: float = 0.999,  # what the teacher keeps of its own after a step
+        follow: float = 0.999,  # the share of its values that the teacher keeps after a step
         optimizer: Any = "adam",
         lr: float = 1e-3,
         scope: Any = "norm",
@@ -67,10 +67,10 @@ class RoTTA(Learner):
             statistics_momentum=statistics_momentum,
             **common,
         )
-        self.rate = capacity / every  # images learnt from, for each that comes
+        self.rate = capacity / every  # images learnt from, for each image that comes
 
     def teach(self, images: Tensor) -> Tensor:
-        """The teacher's logits of the memory, which moves its statistics."""
+        """The teacher's logits of the memory; its statistics are updated."""
         assert self.teacher is not None
         return self.teacher.logits(images, self, feeding=True)
 
@@ -80,7 +80,7 @@ class RoTTA(Learner):
         return self.teacher.logits(images, self)
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The cross-entropy of the student to the teacher; each image as its age says."""
+        """The cross-entropy of the student to the teacher, weighted by age."""
         assert outputs.teacher is not None
         assert outputs.weights is not None
         value = outputs.weights * cross_entropy(outputs.teacher, outputs.logits[0])
@@ -88,6 +88,6 @@ class RoTTA(Learner):
 
     @property
     def passes(self) -> Passes:
-        """One forward of the teacher; and both models on the memory, now and then."""
+        """Passes of the teacher, and of both models on the memory now and then."""
         learnt = math.ceil(self.schedule.steps * self.rate)
         return Passes(1 + 2 * learnt, 0 if self.still else learnt)

@@ -1,4 +1,4 @@
-"""RPL: robust pseudo-labels, by a loss that wrong labels cannot pull far."""
+"""RPL: pseudo-labels with a robust loss, on which wrong labels have little effect."""
 
 from typing import Any
 

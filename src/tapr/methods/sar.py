@@ -1,4 +1,4 @@
-"""SAR: entropy down where the loss is flat, by reliable images, with a way back from collapse."""
+"""SAR: minimises entropy sharpness-aware, on reliable images, and recovers from a collapse."""
 
 import math
 from functools import partial
@@ -16,18 +16,19 @@ from tapr.types import Loss, Outputs
 class SAR(Learner):
     """Sharpness-aware entropy of reliable images. Moves lower norm scales; 2 forwards, 2 backwards.
 
-    Niu et al., ICLR 2023. Images with an entropy below `threshold` times ln K drive a SAM step; of
-    these, those that are reliable at the worst point within `radius`, too, its second half. Without
-    such images no step is taken and no momentum drifts. When the moving average of the loss falls
-    below `recovery`, the model has become too sure of everything and returns to the source.
-    `objective="come"` minimises COME instead.
+    Niu et al., ICLR 2023. Images with an entropy below `threshold` times ln K are reliable. They
+    drive the first half of a SAM step; those that are also reliable at the worst point within
+    `radius` drive its second half. Without such images no step is taken, and momentum moves
+    nothing. When the moving average of the loss falls below `recovery`, the model has become too
+    certain of everything and returns to the source. `objective="come"` minimises COME instead.
 
     Where paper and code differ: None for `recovery` is 0.029 ln K, which is the paper's 0.2 for
     1,000 classes; on ten classes 0.2 itself, which the code has as a literal, may recover at almost
     every batch. The code does not clear the average at a recovery (`forget=False`), so that
-    recoveries repeat until it rises. It knows top blocks by the names they have in a few models
-    (scope `named_norm`); by default the top quarter of the blocks is left out whatever the names.
-    `released` has all three; `benchmark` is what ROID's authors ran: the same, but it forgets.
+    recoveries repeat until it rises. It finds the top blocks by their names in a few models (scope
+    `named_norm`); by default we leave out the top quarter of the blocks, whatever their names.
+    `released` has all three; `benchmark` is what ROID's authors ran: the same, but it clears the
+    average.
     """
 
     title = "SAR"
@@ -47,7 +48,7 @@ class SAR(Learner):
         recovery: float | None = None,
         forget: bool = True,
         objective: str = "entropy",
-        optimizer: Any = "sam",  # or another one: without looking for flat places
+        optimizer: Any = "sam",  # or another one, which is not sharpness-aware
         lr: float = 1e-3,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
@@ -77,7 +78,7 @@ class SAR(Learner):
         self._reliable: Tensor | None = None  # at the first of the two points
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The entropy of the images that are reliable, at the second point: at both."""
+        """The entropy of the reliable images; at the second point, of those reliable at both."""
         value = self.uncertainty(outputs.logits[0])
         keep = value.detach() < self.threshold * math.log(outputs.classes)
         if getattr(self.optimizer, "climbed", False) and self._reliable is not None:

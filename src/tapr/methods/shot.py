@@ -1,4 +1,4 @@
-"""SHOT, online: sure of every image, and of no class too often."""
+"""SHOT, online: information maximisation, and pseudo-labels."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ class SHOT(Learner):
 
     Liang et al., ICML 2020, in the online form of later benchmarks: the mean entropy minus
     `diversity` times the entropy of the batch's mean prediction, plus `pseudo_labels` times the
-    cross-entropy to the likeliest class of images surer than `confidence`; without such images that
+    cross-entropy to the likeliest class of images above `confidence`; without such images that
     term is 0, where the ports give NaN. `im` is information maximisation alone.
 
     The original is offline: 15 epochs over the test set, with labels from clusters of features.
-    Online ports differ: `tea` (T3A, TEA) weighs labels by 0.1, TTAB by 0.3 as here; `lame` (LAME's
-    repository) has none of them, moves norm scales by plain SGD, and predicts after the step by the
-    source's statistics.
+    Online ports differ: `tea` (T3A, TEA) weights the labels by 0.1, TTAB by 0.3 as we do; `lame`
+    (LAME's repository) has no labels, moves norm scales by plain SGD, and predicts after the step
+    with the source's statistics.
     """
 
     title = "SHOT"
@@ -57,7 +57,7 @@ class SHOT(Learner):
         self.diversity = diversity
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The terms; those of the batch as a whole are the same for every image of it."""
+        """The terms of the loss; those of the whole batch are the same for all its images."""
         log_p = log_probabilities(outputs.logits[0])
         mean = log_p.exp().mean(0)
         negative_diversity = self.diversity * (mean * (mean + 1e-5).log()).sum()

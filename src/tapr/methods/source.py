@@ -1,4 +1,4 @@
-"""The unadapted model: what everything is compared with."""
+"""The unadapted model: the baseline of every comparison."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tapr.adapters import Loop
 
 
 class Source(Loop):
-    """The model as it came, in evaluation mode: the baseline. Nothing moves; 1 forward an image."""
+    """The unadapted model in evaluation mode: the baseline. Nothing moves; 1 forward an image."""
 
     title = "unadapted"
     only_own = True

@@ -1,4 +1,4 @@
-"""Images of the source data, as they may be handed in: a tensor, batches, or a data set's name."""
+"""Images of the source data, given as a tensor, as batches, or by a data set's name."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -17,9 +17,9 @@ def batches(
 ) -> list[Tensor]:
     """At most `count` images in batches of `size`, as the model takes them.
 
-    They are a tensor [N, C, H, W] in [0, 1]; an iterable of such tensors, or of pairs and tuples
-    that begin with one, as loaders give; or the name of a data set, of which images are taken at
-    even distances.
+    `source_images` is a tensor [N, C, H, W] in [0, 1]; an iterable of such tensors, or of tuples
+    that begin with one, as loaders give; or the name of a data set, of which evenly spaced images
+    are taken.
     """
     if isinstance(source_images, str):
         images = _of_data_set(source_images, count, split)
@@ -39,7 +39,7 @@ def batches(
 
 
 def labelled(name: str, *, count: int, split: str) -> tuple[Tensor, Tensor]:
-    """At most `count` images of a data set, at even distances, and their labels."""
+    """At most `count` evenly spaced images of a data set, and their labels."""
     data = datasets.load(name) if name.startswith(datasets.FOLDER) else datasets.load(name, split)
     if data.labels is None:
         raise InputError(f"expected source images with labels, got {name}, which has none")

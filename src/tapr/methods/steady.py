@@ -17,26 +17,26 @@ from tapr.models.statistics import Statistics
 from tapr.objectives import entropy
 from tapr.types import Loss, Outputs
 
-SURE = 0.4  # times ln K: the entropy below which an image teaches, as in ETA and SAR
+SURE = 0.4  # times ln K: images with a lower entropy are learnt from, as in ETA and SAR
 MOMENTUM = 0.9
 
 
 class Steady(Loop):
     """Lets the source model and two adapted views vote, by information. Moves nothing; 3 forwards.
 
-    Ours: docs/steady.md. The original image meets the source's batch-norm statistics, the mirrored
-    and the zoomed one a mixture with the stream's, of which `share` is the source's. Statistics
-    are counted in images (`prior`, `window`), so that any batch size will do. Without batch-norm
-    layers the views vote all the same. When the stream changes, the batch that shows it is
-    predicted anew, by 3 more forwards.
+    This method is ours: docs/steady.md. The original image is predicted with the source's
+    batch-norm statistics, the mirrored and the zoomed one with a mixture of these and the stream's,
+    of which `share` is the source's. Statistics are counted in images (`prior`, `window`), so that
+    any batch size will do. Without batch-norm layers the views vote as well. When the stream
+    changes, the batch that shows it is predicted again, with 3 more forwards.
 
     `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers in
-    `scope` (below the top quarter of the blocks, as SAR has it) take a step down the entropy of the
-    images that the model is sure of, at rate `lr`: 1 forward and 1 backward more, for `every` 64
-    images or a larger batch. These teach only if their classes are mixed: if two of them share a
-    class, by the vote, at most `one_class` more often than by chance. The source model keeps its
-    vote as it came (where the layers are torch's batch norm), and when the stream changes, all
-    return to the source's scales.
+    `scope` (below the top quarter of the blocks, as in SAR) take a step down the entropy of the
+    images that the model is certain of, at rate `lr`: 1 forward and 1 backward more, for `every` 64
+    images or a larger batch. It learns from them only if their classes are mixed: if two of them
+    share a class, by the vote, at most `one_class` more often than by chance. The source model
+    votes with its own scales (where the layers are torch's batch norm), and when the stream
+    changes, all scales return to the source's.
     """
 
     title = "steady"
@@ -75,7 +75,7 @@ class Steady(Loop):
         super().__init__(model, statistics=statistics, votes=voters, guard=guard, **parts, **common)
 
     def objective(self, outputs: Outputs) -> Loss:
-        """The entropy of the images that the model is sure of."""
+        """The entropy of the images that the model is certain of."""
         value = entropy(outputs.logits[0])
         keep = value.detach() < SURE * math.log(outputs.classes)
         return Loss.mean(value, keep, {"entropy": value})

@@ -1,7 +1,7 @@
-"""Names and numbers in, adapters out: the only place where a string becomes an adapter.
+"""Makes adapters from names and options: the only place where a string becomes an adapter.
 
-A method is a class; its options are its constructor's, its presets stand beside it. The effective
-options travel with the adapter as `adapter.recipe`, into saved states and records.
+A method is a class; its options are the parameters of its constructor, and `presets` is an
+attribute. The effective options are kept as `adapter.recipe`, in saved states and in records.
 """
 
 import json
@@ -25,13 +25,13 @@ from tapr.registry import Registry, suggest
 _log = logging.getLogger("tapr")
 Options = Mapping[str, Any]
 PAPER = "paper"  # the preset of a method's own defaults
-# Left out of recipes at their defaults, at which they change nothing.
+# Options that are left out of recipes if they have their defaults, which change nothing.
 UNSAID = (
     *("layout", "compile", "amp", "budget", "votes", "weights", "head", "share", "window"),
     *("guard", "sync"),
 )
 _WORDS = {"true": True, "false": False, "none": None}
-MOST_STEPS = 100  # that a recipe from a file may ask for
+MOST_STEPS = 100  # the most that a recipe from a file may ask for
 
 
 def adapt(
@@ -51,12 +51,13 @@ def adapt(
 
     The default, `steady`, needs forward passes only and works with any batch size (docs/steady.md).
     The model is copied, unless `inplace`. The options and their defaults are the preset's:
-    `tapr.presets("pest")` shows them. `module:Class` names a method of your own.
+    `tapr.presets("pest")` shows them. `module:Class` names your own method.
 
-    Images are pixels in [0, 1]; `mean` and `std` are what the model wants them normalised by, which
-    then happens inside. With `images="normalized"` you give images that are normalised so already.
-    `preprocessing` has the numbers of a config instead: "model" for the model's own (timm's
-    `pretrained_cfg`), an image processor of Hugging Face, or torchvision's `weights`.
+    Images are pixels in [0, 1]. If the model expects them normalised, pass its `mean` and `std`:
+    the adapter then normalises them. With `images="normalized"` you give images that are already
+    normalised by these numbers. Instead of numbers, `preprocessing` takes a config: "model" for the
+    model's own (timm's `pretrained_cfg`), an image processor of Hugging Face, or torchvision's
+    `weights`.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 10))
@@ -118,7 +119,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def value(text: str) -> Any:
-    """What a text on the command line stands for: a word, a number, or a table as JSON.
+    """The value of a text on the command line: a word, a number, or a table as JSON.
 
     >>> value("1e-3"), value("none"), value("fog"), value('{"m": 5}')
     (0.001, None, 'fog', {'m': 5})
@@ -137,8 +138,8 @@ def load(
 ) -> Adapter:
     """Resume from a saved state, on the same source model.
 
-    What was your own (`method="module:Class"`, an augmentation, a scope) has to be passed again: a
-    file never decides which code runs. Nor does it ask for more than `most_steps` steps or views.
+    Pass your own parts again (`method="module:Class"`, an augmentation, a scope): a file never
+    decides which code runs. A file that asks for more than `most_steps` steps or views is refused.
     """
     _, metadata = state.read(path)
     saved = metadata.get("recipe")
@@ -195,19 +196,19 @@ def presets(method: str) -> Mapping[str, Options]:
 
 
 class About(NamedTuple):
-    """What there is to know about a method before it is made."""
+    """Facts about a method: what it is, costs and needs."""
 
     name: str
     title: str
     summary: str
     paper: str
-    passes: Passes  # per image, at the most
+    passes: Passes  # per image, at most
     needs: Needs
     presets: Mapping[str, Options]
 
 
 class _Tiny(nn.Module):
-    """A model with all that a method may need: batch norm, a transformer, a head, a second one."""
+    """A model with all that a method may need: batch norm, a transformer, and two heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +233,7 @@ class _Tiny(nn.Module):
 
 
 def about(method: str) -> About:
-    """What a method is, costs and needs.
+    """The facts about a method: what it is, costs and needs.
 
     >>> about("tent").passes
     Passes(forward=1, backward=1)
@@ -246,7 +247,7 @@ def about(method: str) -> About:
 
 
 def _effective(variant: str, preset: str, options: Options) -> tuple[str, str, dict[str, Any]]:
-    """The method of a variant, its preset, and all its options; those given beside it win."""
+    """The method of a variant, its preset, and all its options; `options` override the text's."""
     method, written = parse(variant)
     preset = str(written.pop("preset", preset))
     effective = {**presets(method)[preset]}

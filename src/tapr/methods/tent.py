@@ -1,4 +1,4 @@
-"""Tent: entropy down, by scale and shift of the normalisation layers."""
+"""Tent: minimises the entropy by the scale and shift of the normalisation layers."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from tapr.objectives import Uncertainty, Weighted
 class Tent(Learner):
     """Minimises the entropy of the predictions. Moves normalisation scales; 1 forward, 1 backward.
 
-    Wang et al., ICLR 2021. Images are predicted from the forward that drives the step, before it;
-    the released code offers the same. Batch-norm layers use the batch's own statistics.
-    `objective="come"` minimises COME instead (Zhang et al., ICLR 2025), the entropy with a mass for
-    "I do not know"; its released code gives that mass the weight of 1,000 classes: "come_1000".
+    Wang et al., ICLR 2021. Images are predicted from the same forward that drives the step, as in
+    the released code. Batch-norm layers use the batch's own statistics. `objective="come"`
+    minimises COME instead (Zhang et al., ICLR 2025), the entropy with a mass for "I do not know";
+    its released code gives that mass the weight of 1,000 classes: "come_1000".
     """
 
     title = "Tent"

@@ -1,4 +1,4 @@
-"""TTT: the model learns, before it answers, which way up the test image is."""
+"""TTT: before it predicts a test image, the model learns to recognise the image's rotation."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ from tapr.types import Loss, Outputs
 
 
 class TTT(Learner):
-    """Tells how test images are rotated, then predicts. Moves all; 33 forwards, 32 backwards.
+    """Learns rotations of test images, then predicts. Moves all; 33 forwards, 32 backwards.
 
     Sun et al., ICML 2020. The model was trained with a second head for rotations, on features that
-    both heads share: besides `model(images)` it has `model.rotation(images)`, logits [B, 4]. Of
-    each image `copies` random crops, perhaps flipped, each rotated by a random quarter turn, drive
-    a step by plain SGD; then the image itself is predicted. Images whose rotation the head knows
-    already, by more than `upright`, drive none (1: all of them do).
+    both heads share: besides `model(images)` it has `model.rotation(images)`, logits [B, 4]. For
+    each image, `copies` random crops, perhaps flipped, each rotated by a random quarter turn, drive
+    a step of plain SGD; then the image itself is predicted. Images that the head knows to be
+    upright with a probability above `upright` drive no step (1: all of them do).
 
-    Defaults are the online form: one step, kept. `slow` is the other one: ten steps, with new
-    crops each, from the source model for every batch. The paper's batches have one image; of larger
-    ones the mean is taken, as in TTAB.
+    The defaults are the online form: one step, which is kept. `slow` is the other form: ten steps
+    with new crops each, from the source model for every batch. The paper's batches have one image;
+    for larger ones we take the mean, as TTAB does.
     """
 
     title = "TTT"
@@ -77,12 +77,12 @@ class TTT(Learner):
 
     @property
     def passes(self) -> Passes:
-        """The gate looks at every image once a step."""
+        """Passes, with one more forward of every image per step, for `upright`."""
         once = super().passes
         return Passes(once.forward + self.schedule.steps * (self.upright < 1), once.backward)
 
     def _run(self, kind: Kind, images: Tensor, views: int = 1) -> Tensor:
-        """An adapting forward goes to the rotation head."""
+        """Run the model; an adapting forward runs its rotation head."""
         if kind != "adapting":
             return super()._run(kind, images, views)
         with self.running(kind, images.device):
@@ -91,7 +91,7 @@ class TTT(Learner):
 
 
 class RotationHead(nn.Module):
-    """A model seen by its rotation head alone."""
+    """A model that returns the logits of its rotation head."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

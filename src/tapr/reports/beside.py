@@ -1,4 +1,4 @@
-"""Published numbers beside measured ones: only in the setting that they were measured in."""
+"""Published numbers beside measured ones, shown only where the setting is the same."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,27 +7,27 @@ from tapr import names
 from tapr.reports import paper, titles
 from tapr.reports.published import Published
 
-Options = Mapping[str, Any] | None  # besides a method's defaults; None: not known
+Options = Mapping[str, Any] | None  # those that differ from the method's defaults; None: not known
 
 _PAPER = "Sivaprasad & Fleuret 2021"
 _CORRUPTED = {"cifar10": "cifar10c", "cifar100": "cifar100c"}  # clean images, corrupted by us
-_PARAMETERS = (  # of streams; none was published
+_PARAMETERS = (  # of streams; no table was published for a stream with one of them
     *("delta", "shift_at", "burst", "rounds", "clean"),
     *("blank", "only_class"),
 )
-_SAME = ("released", "benchmark")  # presets that are the same method, as a code runs it
+_SAME = ("released", "benchmark")  # presets of a code; the method itself is the same
 
 
 class Beside(NamedTuple):
-    """What was published for each system, and where; or why nothing is shown."""
+    """The published number for each system and its source, or why none is shown."""
 
     numbers: list[float | None]  # shares predicted right, the mean over the corruptions
-    sources: list[str]  # of each number; "" without one
-    line: str  # "" when nothing was published on such data
+    sources: list[str]  # where each number was published; "" without a number
+    line: str  # the note beside the numbers; "" when nothing was published on such data
 
     @property
     def any(self) -> bool:
-        """Is there a number at all?"""
+        """Whether there is any number."""
         return any(self.sources)
 
 
@@ -40,7 +40,7 @@ def beside(
     """Published numbers for systems (methods with options) measured in a setting.
 
     Data, model, protocol, order, severity and corruptions must be those of a table. The model is
-    known by its name or its architecture alone. What else differs is said.
+    known by its name or its architecture alone. Other differences are named in `line`.
     """
     data = str(facts.get("data"))
     near = [table for table in tables if table.data == _CORRUPTED.get(data, data)]
@@ -94,7 +94,7 @@ def _find(
 def _differences(
     table: Published, facts: Mapping[str, Any], corruptions: Collection[str | None]
 ) -> list[str]:
-    """What makes numbers of a table those of another setting."""
+    """In words, how the setting of a table differs from this one."""
     found = []
     if not paper.is_model(table.model_key, facts):
         found.append(f"for {table.model}, here the model is {facts.get('model')}")
@@ -116,7 +116,7 @@ def _differences(
 def _why(
     tables: Sequence[Published], facts: Mapping[str, Any], corruptions: Collection[str | None]
 ) -> str:
-    """Why no number stands here, by the table that comes nearest."""
+    """Why no number is shown, explained with the table that comes nearest."""
     reasons = [_differences(table, facts, corruptions) for table in tables]
     if not reasons:
         return ""
@@ -129,7 +129,7 @@ def _why(
 def _elsewhere(
     systems: Sequence[tuple[str, Options]], tables: Sequence[Published], facts: Mapping[str, Any]
 ) -> str:
-    """Under which protocols there are numbers for the others, with this model."""
+    """Which other protocols have published numbers for the remaining methods, with this model."""
     mine = [table for table in tables if paper.is_model(table.model_key, facts)]
     groups: dict[str, list[str]] = {}
     for method, options in systems:
@@ -147,7 +147,7 @@ def _sources(
     found: Sequence[tuple[Published | None, str]],
     facts: Mapping[str, Any],
 ) -> str:
-    """Where the numbers come from, and what of the setting differs nevertheless."""
+    """Where the numbers come from, and what still differs between the settings."""
     groups: dict[str, list[str]] = {}
     for (method, _), (table, _name) in zip(systems, found, strict=True):
         if table:

@@ -1,4 +1,4 @@
-"""Accuracy by class where classes are too many for a column each: a row each, to be searched."""
+"""Accuracy by class for many classes: a table with a row for each class, which can be searched."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tapr.reports.tables import Table, by_class
 
-SHOWN = 20  # rows before anybody searches
+SHOWN = 20  # rows before the reader searches
 
 
 class ClassRow(NamedTuple):
@@ -37,7 +37,7 @@ def class_rows(table: Table) -> list[ClassRow]:
 
 
 def many(table: Table) -> dict[str, Any] | None:
-    """What the page shows of many classes: the methods, and a row for each class."""
+    """The table of many classes as the page shows it: the methods, and a row for each class."""
     rows = class_rows(table)
     looks = [row.look for row in table.rows if row.mean]
     if not rows or not looks:

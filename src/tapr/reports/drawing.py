@@ -1,4 +1,4 @@
-"""A figure's look, and a figure as a file or as part of a page."""
+"""The style of figures, and how a figure is written to a file or into a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT = "#1f2328", "#8b949e"  # the page turns these into its own colours, light or dark
-_PIXELS = 98  # of the page to an inch of a figure
+_PIXELS = 98  # pixels of the page per inch of a figure
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tapr",
@@ -48,7 +48,7 @@ class Drawing(NamedTuple):
 
 
 def need(module: str) -> Any:
-    """Import a module of the `report` extra, or say how to get it."""
+    """Import a module of the `report` extra, or raise an error that says how to install it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -59,20 +59,20 @@ def need(module: str) -> Any:
 
 
 def as_written(text: str) -> str:
-    """A text that matplotlib draws as it is: a dollar sign begins no formula."""
+    """Escape a text for matplotlib, so that a dollar sign does not begin a formula."""
     return text.replace("$", r"\$")
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the page's own look."""
+    """Draw figures in the style of the page."""
     matplotlib = need("matplotlib")
     with matplotlib.rc_context(_STYLE):
         yield
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG on white."""
+    """The figure as a PNG with a white background."""
     file = io.BytesIO()
     with style():
         figure.savefig(file, format="png", dpi=160, facecolor="white")
@@ -80,7 +80,7 @@ def png(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an SVG file on white, text as text."""
+    """The figure as an SVG file with a white background; its text stays text."""
     file = io.StringIO()
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with style():
@@ -89,7 +89,10 @@ def svg(figure: Figure) -> str:
 
 
 def inline(drawing: Drawing, key: str) -> str:
-    """The figure as an element of a page: its own ids, the page's ink, a title for all readers."""
+    """The figure as an SVG element of a page.
+
+    Its ids are unique on the page, its colours follow the page, and screen readers get its title.
+    """
     text = svg(drawing.figure)
     text = text[text.index("<svg") :]
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))

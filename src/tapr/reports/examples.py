@@ -1,4 +1,4 @@
-"""Which images adaptation fixed or broke."""
+"""Examples of images that adaptation fixed or broke."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from tapr.reports.tables import Row, Table
 
 
 class Example(NamedTuple):
-    """An image on which two systems disagree, one of them being right."""
+    """An image that exactly one of two systems predicts right."""
 
     domain: Shift
     image: int  # its number in the data set

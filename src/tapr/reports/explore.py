@@ -14,12 +14,12 @@ from tapr.reports.leaderboard import Leaderboard
 from tapr.reports.metrics import METRICS, Metric
 from tapr.reports.tables import Estimate, Table, estimate
 
-POINTS = 40  # of a curve along a stream
+POINTS = 40  # points of a curve along a stream
 Number = list[float | None] | float | None  # a value, or a value and the ends of its interval
 
 
 def data(board: Leaderboard) -> str:
-    """All of it as JSON."""
+    """Every metric of every method in every setting, as JSON."""
     names = [line.name for line in board.lines]
     known = [metric for metric in METRICS.values() if _has(board.tables, metric)]
     content = {
@@ -102,7 +102,7 @@ def _round(values: Sequence[float]) -> list[float | None]:
 
 
 def _curves(table: Table, names: Sequence[str]) -> list[list[list[float | None]] | None]:
-    """Accuracy along the stream: images seen and shares right, a few points of each."""
+    """Each method's accuracy along the stream: a few points of images seen and shares right."""
     systems = {system.name: system for system in table.setting.systems}
     found: list[list[list[float | None]] | None] = []
     for name in names:

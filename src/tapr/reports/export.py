@@ -64,7 +64,7 @@ def percent(value: float) -> str:
 
 
 def to_markdown(tables: Sequence[Table], board: Leaderboard | None = None) -> str:
-    """A Markdown table for each setting, after that of the leaderboard; the best are bold."""
+    """The leaderboard and each setting as Markdown tables; the best numbers are bold."""
     first = [_board_markdown(board)] if board else []
     return "\n".join(first + [_markdown(table) for table in tables])
 
@@ -75,7 +75,7 @@ def _board_markdown(board: Leaderboard) -> str:
 
 
 def _pipes(head: list[str], body: list[list[str]], names: int) -> str:
-    """A table of Markdown; the columns behind the names are numbers."""
+    """A Markdown table; the columns after the first `names` ones are numbers."""
     lines = [head, [*["---"] * names, *["---:"] * (len(head) - names)], *body]
     rows = ([cell.replace("|", r"\|") for cell in line] for line in lines)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
@@ -93,7 +93,7 @@ def _title(table: Table) -> str:
 
 
 def to_latex(tables: Sequence[Table], board: Leaderboard | None = None) -> str:
-    r"""A LaTeX table (`\usepackage{booktabs}`) for each setting, after that of the leaderboard."""
+    r"""The leaderboard and each setting as LaTeX tables (they need `\usepackage{booktabs}`)."""
     first = [_board_latex(board)] if board else []
     return "\n".join(first + [_latex(table) for table in tables])
 
@@ -119,7 +119,7 @@ def _latex(table: Table) -> str:
 
 
 def _booktabs(head: list[str], body: list[list[str]], names: int, caption: str) -> str:
-    """A table of LaTeX; the columns behind the names are numbers."""
+    """A LaTeX table; the columns after the first `names` ones are numbers."""
     titles = [title.translate(_ESCAPES) for title in head]
     lines = [[*(cell.translate(_ESCAPES) for cell in line[:names]), *line[names:]] for line in body]
     return "\n".join(
@@ -189,12 +189,12 @@ def _grid(
     return head, body
 
 
-# What of a setting is not a field of the spec, or is written from the domains.
+# Facts of a setting that are no field of the spec, or that are written from the domains.
 _FOUND_OUT = ("origin", "model_hash", "domains", "severities")
 
 
 def spec(setting: Setting) -> str:
-    """The spec that makes a setting's runs again, with every option of every method written out."""
+    """The spec that repeats a setting's runs, with every option of every method written out."""
     first = setting.runs[0]
     domains = setting.domains if setting.single else first.shifts
     shifts = dict.fromkeys(d.corruption or names.CLEAN for d in domains)
@@ -216,7 +216,7 @@ def spec(setting: Setting) -> str:
 
 
 def _pairs(values: Mapping[str, Any]) -> list[str]:
-    """What is None is the default, and TOML has no word for it."""
+    """The lines of a TOML table without values of None, which mean the default."""
     return [f"{key} = {_toml(value)}" for key, value in values.items() if value is not None]
 
 

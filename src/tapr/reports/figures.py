@@ -1,4 +1,4 @@
-"""The paper's figures by name: accuracy along a setting, grids of two or three, bars."""
+"""The paper's figures by name: accuracy against one setting, grids of two or three, bars."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ACROSS = 4  # panels in a row
-LOGARITHMIC = 50  # times the smallest: from there on an axis is logarithmic
-APART = 0.08  # of a logarithmic axis between two numbers at it
-CIRCLES = (450, 1700)  # square points of the worst and the best
+LOGARITHMIC = 50  # an axis is logarithmic when its largest value is this many times the smallest
+APART = 0.08  # the share of a logarithmic axis that must lie between two numbers on it
+CIRCLES = (450, 1700)  # areas of the worst and the best circle, in square points
 _CONSISTENCIES = {
     "jensen_shannon": "consistency",
     "summed_kl": "summed divergences",
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
     axes: tuple[str, ...]
     draw: Callable[[str, Grid], Drawing]
-    named: bool = True  # do systems of different labels stand apart
+    named: bool = True  # whether systems with different labels are separate lines
 
 
 class Found(NamedTuple):
@@ -122,7 +122,7 @@ def dots(name: str, grid: Grid) -> Drawing:
 
 
 def loss_title(at: At) -> str:
-    """A loss in words.
+    """The name of a loss in words.
 
     >>> loss_title(("squared_error", 1.0, 0.0)), loss_title(("jensen_shannon", 1.0, 1.0))
     ('squared error alone', 'consistency and entropy')
@@ -241,13 +241,13 @@ def _domain(domain: Shift, domains: Sequence[Shift]) -> str:
 
 
 def _loss_order(at: At) -> tuple[bool, ...]:
-    """Either term alone first."""
+    """The sort key of losses: those with a single term come first."""
     consistency, weight, entropy = at
     return (bool(weight and entropy), consistency != "jensen_shannon", not weight)
 
 
 def _apart(values: Sequence[float]) -> list[float]:
-    """Those of the rising values whose numbers do not run into each other on a logarithmic axis.
+    """The values, of an increasing sequence, whose labels do not overlap on a logarithmic axis.
 
     >>> _apart([1, 2, 4, 8, 16, 32, 64, 128, 200, 256, 512])
     [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -260,7 +260,7 @@ def _apart(values: Sequence[float]) -> list[float]:
 
 
 def _written(value: object) -> str:
-    """A value at an axis.
+    """A value as the label of an axis.
 
     >>> _written(1e-6), _written(0.0005), _written(512), _written("blend")
     ('10⁻⁶', '0.0005', '512', 'blend')

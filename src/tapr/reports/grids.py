@@ -1,4 +1,4 @@
-"""Runs that differ in chosen settings alone: the points of a figure, with their numbers."""
+"""Runs that differ in the chosen settings only: the points of a figure, with their numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MISSING = object()
 
 
 class Series(NamedTuple):
-    """A system without the settings that vary: one line of a figure."""
+    """One line of a figure: a system with all its settings but those that vary."""
 
     label: str
     look: titles.Look
@@ -44,7 +44,7 @@ class Series(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """What one figure shows: everything but the axes and the systems is the same."""
+    """The runs of one figure: they differ in the axes and in the system only."""
 
     axes: tuple[str, ...]
     domains: list[Shift]
@@ -52,7 +52,7 @@ class Grid(NamedTuple):
     levels: dict[Shift, Estimate]  # domain -> the unadapted model's accuracy
 
     def places(self, domain: Shift | None = None) -> list[At]:
-        """Every place that has a point, in order."""
+        """Every combination of values that has a point, in order."""
         wanted = self.domains if domain is None else [domain]
         found = {at for one in self.series for name in wanted for at in one.points.get(name, ())}
         return sorted(found, key=_order)
@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
 
 def grids(settings: Sequence[Setting], axes: tuple[str, ...], named: bool = True) -> list[Grid]:
-    """A grid for each group of settings that differ in the axes alone and vary along them.
+    """A grid for each group of settings that differ in the axes only and vary along them.
 
     Unless `named`, systems that differ in the axes and in their label are one series.
     """
@@ -98,7 +98,7 @@ def _grid(settings: list[Setting], axes: tuple[str, ...], named: bool) -> Grid:
 
 
 def _entry(system: System, axes: tuple[str, ...]) -> _Entry | None:
-    """A system on its place; None when it does not have these settings."""
+    """A system and its place on the axes; None when it does not have these settings."""
     cell = {**system.runs[0].cell, "recipe": system.recipe}
     at = tuple(records.setting(cell, axis, _MISSING) for axis in axes)
     if _MISSING in at:
@@ -108,7 +108,7 @@ def _entry(system: System, axes: tuple[str, ...]) -> _Entry | None:
 
 
 def _without(options: Mapping[str, Any] | None, axes: tuple[str, ...]) -> dict[str, Any] | None:
-    """Options but for the axes, which may be those of the augmentation."""
+    """The options without the axes, which may be options of the augmentation."""
     if options is None:
         return None
     rest = {key: value for key, value in options.items() if key not in axes}
@@ -136,7 +136,7 @@ def _series(groups: list[list[_Entry]]) -> list[Series]:
 
 
 def _differing(recipe: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """What tells a recipe from the others, in words."""
+    """In words, the options in which a recipe differs from the others."""
     keys = [k for k in recipe if any(_key(o.get(k)) != _key(recipe[k]) for o in others)]
     return ", ".join(_in_words(key, recipe) for key in keys)
 
@@ -154,13 +154,13 @@ def _in_words(key: str, recipe: Mapping[str, Any]) -> str:
 
 
 def _estimates(system: System) -> dict[Shift, Estimate]:
-    """The accuracy on each domain that is finished."""
+    """The accuracy on each finished domain."""
     found = {domain: estimate(system, [domain]) for domain, _ in system.outcomes}
     return {domain: one for domain, one in found.items() if one and one.finished}
 
 
 def to_csv(grid: Grid) -> str:
-    """The numbers of a grid, a line each; the unadapted model's have no place."""
+    """The numbers of a grid as CSV; the unadapted model's lines have no values of the axes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["domain", "series", *grid.axes, "accuracy", "low", "high", "images", "seeds"])

@@ -1,7 +1,7 @@
-"""Health along a stream as a strip: what the guard saw of each part, and what it did.
+"""Health along a stream as a strip of bars: the guard's verdict on each part, and what it did.
 
-The height of a bar says the verdict and a sign above it what the guard did, so that neither needs
-colour; the same stands beside the strip in words.
+The height of a bar shows the verdict, and a sign above it shows what the guard did, so that a
+reader does not need colour. The text beside the strip says the same in words.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from tapr.records import BatchRecord, RunRecord
 from tapr.reports import titles
 from tapr.reports.results import Setting, batches
 
-MOST = 60  # bars of a strip
-HEIGHTS = {"ok": 4, "watch": 11, "harm": 20}  # of a bar, the worse the higher
-SIGNS = {"answered": "•", "unlearnt": "▾", "restarted": "✕"}  # the further, the later
+MOST = 60  # the most bars of a strip
+HEIGHTS = {"ok": 4, "watch": 11, "harm": 20}  # the height of a bar by verdict
+SIGNS = {"answered": "•", "unlearnt": "▾", "restarted": "✕"}  # the mildest action first
 DID = {
     "answered": "the safer answer was given",
-    "unlearnt": "the safer answer was given and nothing learnt",
-    "restarted": "adaptation began anew",
+    "unlearnt": "the safer answer was given and nothing was learnt",
+    "restarted": "the adaptation was restarted",
 }
 
 
 class Part(NamedTuple):
-    """Some batches in a row: the worst verdict among them, and the furthest action."""
+    """Some batches in a row: the worst verdict among them, and the strongest action."""
 
     first: int  # the number of its first image along the stream, from 1
     last: int
-    verdict: str  # "" where nothing was looked at
+    verdict: str  # "" where nothing was compared
     action: str  # "" for none
     reason: str
 
 
 def strips(setting: Setting) -> dict[str, Any] | None:
-    """What the page shows: a row for each run with a verdict other than ok; None without health."""
+    """The strips of the page, one per run with a verdict other than ok; None without health."""
     rows, well = [], 0
     looks = titles.looks([system.named for system in setting.systems])
     for system, look in zip(setting.systems, looks, strict=True):
@@ -83,7 +83,7 @@ def parts(run: RunRecord) -> Iterator[Part]:
 
 
 def words(told: Sequence[BatchRecord]) -> list[str]:
-    """The strip in sentences: how many batches had which verdict, why, and what was done."""
+    """The strip in sentences: how many batches had which verdict, why, and what the guard did."""
     verdicts = Counter(_told(batch, "verdict") for batch in told)
     counts = [f"{verdicts[name]} {name}" for name in HEIGHTS if verdicts[name]]
     found = [f"Of {len(told)} batches compared: {', '.join(counts)}."]

@@ -1,4 +1,4 @@
-"""The page: one file, nothing to fetch."""
+"""The report page: one HTML file that loads nothing else."""
 
 import base64
 import gzip
@@ -25,7 +25,7 @@ from tapr.reports.results import Results, Setting
 from tapr.reports.statistics import Interval
 from tapr.reports.tables import Estimate, Row, Table, by_class, cost
 
-_LARGEST = 160  # pixels of an example's longer side
+_LARGEST = 160  # the longer side of an example, in pixels at most
 _MOST_CLASSES = 20
 _FAMILIES = {"Noise": 3, "Blur": 4, "Weather": 3, "Digital": 5}
 
@@ -39,7 +39,7 @@ class Gallery(NamedTuple):
 
 
 class Chapter(NamedTuple):
-    """What the page shows of one setting."""
+    """The part of the page about one setting."""
 
     table: Table
     drawings: Sequence[Drawing]
@@ -53,9 +53,9 @@ def page(
     version: str,
     board: Leaderboard | None = None,
 ) -> str:
-    """The whole page; with a leaderboard also what compares the settings, and its controls.
+    """The whole page; with a leaderboard it also compares the settings and has controls.
 
-    A leaderboard may stand alone, without chapters.
+    A page may have a leaderboard and no chapters.
     """
     jinja = need("jinja2")
     environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -76,7 +76,7 @@ def page(
 
 
 def _board(board: Leaderboard) -> dict[str, Any]:
-    """The ranks as a table, the frontier, and the numbers and code of the controls."""
+    """The leaderboard for the template: table, figure, and the data and script of Explore."""
     metric, best = board.metric, board.best
     drawing = costs(board)
     return {
@@ -167,7 +167,7 @@ def _chapter(chapter: Chapter, number: int) -> dict[str, Any]:
 
 
 def _families(table: Table) -> list[tuple[str, int]]:
-    """The families over their columns, when exactly the standard fifteen are there."""
+    """The families as headings over their columns, when exactly the standard fifteen are there."""
     found = [domain.corruption for domain in table.domains]
     return list(_FAMILIES.items()) if found == list(STANDARD) else []
 
@@ -212,7 +212,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
 
 
 def _most(table: Table) -> float:
-    """What a bar of the whole width stands for."""
+    """The value that a bar of full width stands for."""
     if table.metric.unit == "%":
         return 1.0
     found = [row.mean for row in table.rows if row.mean]
@@ -281,7 +281,7 @@ def _picture(example: Example, gallery: Gallery) -> dict[str, str]:
 
 
 def _environments(settings: Sequence[Setting]) -> list[list[tuple[str, str]]]:
-    """Every environment the runs come from, once; when they began is a range."""
+    """Every environment that the runs come from, once, with the range of their starting times."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for setting in settings:
         for run in setting.runs:

@@ -1,6 +1,6 @@
-"""Methods across settings: one number for each setting, ranks within it, and the mean rank.
+"""The leaderboard: one number for each method and setting, its rank there, and the mean rank.
 
-Numbers of different settings are never averaged into one score; ranks are.
+We average ranks over settings, but never the numbers themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RESAMPLES = 1000
 
 
 class Place(NamedTuple):
-    """A method in one setting."""
+    """The result and the rank of a method in one setting."""
 
     estimate: Estimate
     rank: float  # 1 is the best; equal methods share the mean of their ranks
@@ -30,29 +30,29 @@ class Place(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A method in all settings."""
+    """The results and the mean rank of a method over all settings."""
 
     name: str
     look: titles.Look
     places: list[Place | None]  # one for each table
-    rank: float | None  # the mean over the tables; only when it has a place in each
+    rank: float | None  # the mean over the tables; None unless it has a place in each
     interval: Interval
 
     @property
     def complete(self) -> bool:
-        """Has it a place in every setting?"""
+        """Whether the method has a place in every setting."""
         return self.rank is not None
 
 
 class Leaderboard(NamedTuple):
-    """Methods down, settings across; the best mean rank first, then what is not finished."""
+    """A row per method and a column per setting; best mean rank first, incomplete methods last."""
 
     tables: Sequence[Table]
     lines: list[Line]
 
     @property
     def metric(self) -> Metric:
-        """What the methods are ranked by."""
+        """The metric that the methods are ranked by."""
         return self.tables[0].metric
 
     @property
@@ -63,7 +63,7 @@ class Leaderboard(NamedTuple):
 
 
 def leaderboard(tables: Sequence[Table]) -> Leaderboard | None:
-    """The methods of several settings ranked; None unless two methods meet in two settings."""
+    """Rank the methods of several settings; None unless two methods share two settings."""
     rows = [{row.system.name: row for row in table.rows if row.mean} for table in tables]
     systems: dict[str, System] = {}
     for table in tables:
@@ -101,7 +101,7 @@ def _places(table: Table, rows: dict[str, Row]) -> dict[str, Place]:
 def _mean_ranks(
     tables: Sequence[Table], rows: Sequence[dict[str, Row]], common: list[str]
 ) -> dict[str, tuple[float, Interval]]:
-    """The mean over the settings of the ranks among the methods that are in all of them."""
+    """The mean rank over the settings, among the methods that are in all of them."""
     if not common:
         return {}
     ranks, draws = [], []
@@ -118,7 +118,7 @@ def _mean_ranks(
 
 
 def _drawn(table: Table, rows: Sequence[Row]) -> NDArray[np.float64] | None:
-    """Ranks [R, S] with other pictures drawn, the same ones for every method.
+    """Bootstrap ranks [R, S]: each draws pictures anew, the same ones for every method.
 
     None for a metric that is no share of images, and where the methods saw different pictures.
     """
@@ -133,7 +133,7 @@ def _drawn(table: Table, rows: Sequence[Row]) -> NDArray[np.float64] | None:
 
 
 def _ranked(values: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:
-    """Values [R, S] to ranks; what differs by rounding alone is equal."""
+    """Turn values [R, S] into ranks; values that differ by rounding only share a rank."""
     rounded = np.round(values, 12)
     return np.asarray(stats.rankdata(rounded if metric.lower else -rounded, axis=1), np.float64)
 
@@ -145,7 +145,7 @@ def _quantiles(draws: NDArray[np.float64]) -> list[Interval]:
 
 
 class Spent(NamedTuple):
-    """A method's metric and time, over the settings of one model."""
+    """A method's metric and time per image, as means over the settings of one model."""
 
     line: Line
     value: float
@@ -153,7 +153,7 @@ class Spent(NamedTuple):
 
 
 def spent(board: Leaderboard) -> dict[str, list[Spent]]:
-    """Model -> what each method reaches and takes, as means over the model's settings."""
+    """For each model, the metric and the time of every method, as means over its settings."""
     found: dict[str, list[Spent]] = {}
     models = [str(table.setting.facts.get("model")) for table in board.tables]
     for model in dict.fromkeys(models):
@@ -168,7 +168,7 @@ def spent(board: Leaderboard) -> dict[str, list[Spent]]:
 
 
 def frontier(points: Sequence[Spent], metric: Metric) -> list[Spent]:
-    """The methods than which none is both better and quicker, from the quickest on."""
+    """The methods for which no other is both better and quicker, the quickest first."""
     best: list[Spent] = []
     for point in sorted(
         points, key=lambda p: (p.milliseconds, p.value * (1 if metric.lower else -1))

@@ -1,7 +1,7 @@
-"""Metrics by name: from what a system made of a domain to a number.
+"""The metrics by name: each turns a system's predictions on a domain into a number.
 
 The metrics of a report, of `--metric` and of the page are the rows of `METRICS`. Each is defined on
-one domain; over several domains it is folded, as the mean or as the worst.
+one domain; several domains are combined by their mean, or by the worst of them.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from tapr.reports.results import Outcome
 Floats = NDArray[np.float64]
 BINS = 15
 IN_A_ROW = 1000
-NEAR = 0.01  # of the final accuracy: one point
+NEAR = 0.01  # how near to the final accuracy: one point
 _LABELS = "labels"
 _TOP = "the five likeliest classes with their probabilities"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What a number means, which way is better, and how it is computed and written."""
+    """A metric: what it means, which direction is better, how it is computed and written."""
 
     name: str
     title: str  # in a sentence
-    of: Callable[[Outcome], float | None]  # None: the records do not hold it, or it is undefined
+    of: Callable[[Outcome], float | None]  # None: the records lack its data, or it is undefined
     unit: Literal["%", "", "images", "ms", "MiB", "passes"] = "%"
-    lower: bool = True  # is less better
-    # 0 or 1 for each image, when the metric is the mean of that.
+    lower: bool = True  # whether less is better
+    # A metric that is the mean of 0 or 1 for each image has these values here.
     shares: Callable[[Outcome], Floats | None] | None = None
-    resampled: bool = True  # does leaving images out say how sure the number is
-    worst: bool = False  # over several domains the worst; else the mean
+    resampled: bool = True  # whether leaving images out gives an interval
+    worst: bool = False  # several domains are combined by the worst; else by the mean
     needs: str = _LABELS  # what the records must hold
 
     def fold(self, values: Sequence[float]) -> float:
-        """The number for several domains."""
+        """Combine the values of several domains into one."""
         worst = np.max if self.lower else np.min
         return float(worst(values) if self.worst else np.mean(values))
 
     def over(self, outcomes: Sequence[Outcome]) -> float | None:
-        """The number for the domains of these outcomes; None when one of them has none."""
+        """The metric over the domains of these outcomes; None when one of them lacks it."""
         found = [self.of(outcome) for outcome in outcomes]
         known = [value for value in found if value is not None]
         return self.fold(known) if known and len(known) == len(found) else None
 
     def better(self, value: float, than: float) -> bool:
-        """Is a value better than another?"""
+        """Whether a value is better than another."""
         return value < than if self.lower else value > than
 
     def best(self, values: Sequence[float]) -> float | None:
-        """The best of some values."""
+        """The best of some values; None when there are none."""
         return (min if self.lower else max)(values, default=None)
 
     @property
     def heading(self) -> str:
-        """The title at the beginning of a table, with the unit."""
+        """The title above a table, with the unit."""
         unit = {"": "", "images": "", "passes": " per image", "ms": ", ms per image"}.get(
             self.unit, f", {self.unit}"
         )
@@ -95,16 +95,16 @@ class Metric:
 
 
 def check(metric: Metric, outcomes: Sequence[Outcome]) -> None:
-    """Refuse a metric that none of these has."""
+    """Refuse a metric that none of these outcomes has."""
     if outcomes and all(metric.of(outcome) is None for outcome in outcomes):
         raise InputError(
-            f"{metric.title} needs records that hold {metric.needs}, and none of these do; records"
-            " of an older tapr lack some of it: `tapr bench` makes new ones"
+            f"{metric.title} needs records that hold {metric.needs}, and none of these do;"
+            " an older tapr did not write all of it: `tapr bench` makes new records"
         )
 
 
 def accuracy(outcome: Outcome) -> float | None:
-    """The share predicted right."""
+    """The share of images predicted right."""
     return _mean(outcome.correct)
 
 
@@ -166,7 +166,7 @@ def auroc(outcome: Outcome) -> float | None:
 
 
 def worst_in_a_row(outcome: Outcome) -> float | None:
-    """The lowest accuracy over a thousand images in a row of a domain."""
+    """The lowest accuracy over a thousand consecutive images of a domain."""
     if outcome.correct is None or len(outcome.correct) < IN_A_ROW:
         return None
     sums = np.cumsum(np.concatenate([[0.0], outcome.correct]))
@@ -174,7 +174,7 @@ def worst_in_a_row(outcome: Outcome) -> float | None:
 
 
 def settling(outcome: Outcome) -> float | None:
-    """The images after which the accuracy so far stays within a point of that of the domain."""
+    """The images after which the running accuracy stays within a point of the final one."""
     if outcome.correct is None or not len(outcome.correct):
         return None
     so_far = np.cumsum(outcome.correct) / np.arange(1, len(outcome.correct) + 1)

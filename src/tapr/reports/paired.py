@@ -1,4 +1,4 @@
-"""Two systems on the same images: what one gets right and the other does not, also in words."""
+"""Compare two systems on the same images: what one gets right and the other does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackkn
 
 
 class Side(NamedTuple):
-    """A system to compare with another, under the name that the comparison calls it."""
+    """One of the two systems of a comparison, and its name there."""
 
     name: str
     setting: Setting
@@ -29,10 +29,10 @@ class Pairing(NamedTuple):
     """The comparison over some images: the second against the first."""
 
     images: int  # predictions compared
-    first: float  # what the first reaches, e.g. the share that it predicts right
+    first: float  # the metric of the first system, e.g. the share that it predicts right
     second: float
     interval: Interval | None  # 95 % of the difference, second minus first; None: not known
-    fixed: int | None  # wrong in the first, right in the second; None when it is no share of images
+    fixed: int | None  # wrong in the first, right in the second; None if no share of images
     broken: int | None
     p: float | None  # McNemar's exact test
 
@@ -43,18 +43,18 @@ class Pairing(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All images together but clean ones around a stream, and each domain for itself."""
+    """The comparison over all images (without clean ones around a stream) and for each domain."""
 
     overall: Pairing
     domains: dict[Shift, Pairing]
-    repeated: bool  # does a picture occur more than once: several domains or seeds
+    repeated: bool  # whether a picture occurs more than once, in several domains or seeds
     policies: tuple[str, str]  # whose batch-norm statistics each predicts with
-    differing: list[str]  # what tells the two sides apart
+    differing: list[str]  # the facts and options in which the two sides differ
     metric: Metric = ACCURACY
 
 
 def compare(first: Side, second: Side, metric: Metric = ACCURACY) -> Comparison:
-    """Compare two systems image by image; refuses when the images are not the same."""
+    """Compare two systems image by image; raises `InputError` when the images are not the same."""
     _check_data(first, second)
     pairs = _pairs(first, second)
     for side in (0, 1):
@@ -77,7 +77,7 @@ def compare(first: Side, second: Side, metric: Metric = ACCURACY) -> Comparison:
 
 
 class _Pair(NamedTuple):
-    """What both sides made of the same images in the same order."""
+    """The predictions of both sides on the same images in the same order."""
 
     first: Outcome
     second: Outcome
@@ -107,7 +107,10 @@ def _pairing(pairs: Sequence[_Pair], metric: Metric) -> Pairing:
 
 
 def _difference(pairs: Sequence[_Pair], metric: Metric, images: int) -> Pairing:
-    """Of a metric that is no share of images: the same pictures are left out on both sides."""
+    """The comparison for a metric that is no share of images.
+
+    The jackknife leaves out the same pictures on both sides.
+    """
     sides = [pair.first for pair in pairs], [pair.second for pair in pairs]
     first, second = (metric.over(side) for side in sides)
     if first is None or second is None:
@@ -127,7 +130,10 @@ def _difference(pairs: Sequence[_Pair], metric: Metric, images: int) -> Pairing:
 
 
 def _interval(images: NDArray[np.int64], gains: NDArray[np.float64]) -> Interval:
-    """Pictures are drawn with all their corruptions and seeds, which are not independent."""
+    """A bootstrap that draws a picture with all its corruptions and seeds.
+
+    Results on one picture under several corruptions and seeds are not independent.
+    """
     _, places, counts = np.unique(images, return_inverse=True, return_counts=True)
     if (counts == counts[0]).all():
         return bootstrap([np.bincount(places, gains) / counts])
@@ -176,7 +182,7 @@ def _pair(key: tuple[Shift, int], one: Outcome, two: Outcome, first: Side, secon
 
 
 def _order(outcome: Outcome, other: Outcome) -> NDArray[np.int64]:
-    """As they came when both streams are the same; sorted by image when they are not.
+    """The order for comparing: as they came if both streams are the same, else sorted by image.
 
     A picture that occurs twice (a mixed stream has it under every corruption) can only be told
     apart by its place in the stream.
@@ -200,7 +206,7 @@ def _open(side: Side) -> str:
 
 
 def _differing(first: Side, second: Side) -> list[str]:
-    """Every fact of the settings, and every option that both have, in which the two differ."""
+    """The facts of the settings, and the options that both have, in which the two sides differ."""
     one, two = _facts(first), _facts(second)
     recipes = first.system.recipe, second.system.recipe
     shared = [key for key in recipes[0] if key in recipes[1]]
@@ -210,7 +216,7 @@ def _differing(first: Side, second: Side) -> list[str]:
 
 
 def _facts(side: Side) -> dict[str, Any]:
-    """The facts of a side's setting, where the images come from in words."""
+    """The facts of a side's setting; the origin of the images is in words."""
     origin = side.setting.facts.get("origin")
     words = {"origin": names.origin(**origin)} if origin else {}
     return {**side.setting.facts, **words}
@@ -237,8 +243,8 @@ def verdict(found: Comparison, first: str, second: str) -> list[str]:
         )
     if found.policies[0] != found.policies[1]:
         lines.append(
-            f"A predicts with other batch-norm statistics ({found.policies[0]}) than B"
-            f" ({found.policies[1]}): part of the difference is theirs."
+            f"A and B predict with different batch-norm statistics (A: {found.policies[0]};"
+            f" B: {found.policies[1]}): part of the difference comes from these."
         )
     if len(found.domains) > 1:
         lines += ["", *_table(found)]
@@ -263,7 +269,7 @@ def _sentence(pairing: Pairing, metric: Metric) -> str:
     low, high = pairing.interval
     between += f", 95 % interval {metric.difference(low)} to {metric.difference(high)}"
     if low <= 0 <= high:
-        return f"These images do not tell A and B apart: {between}."
+        return f"These images do not show a difference between A and B: {between}."
     return (
         f"B is {'better' if metric.better(pairing.difference, 0) else 'worse'} than A: {between}."
     )
@@ -290,7 +296,7 @@ def _table(found: Comparison) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """A p-value, as small as one can believe it.
+    """A p-value as text; one below a millionth is not written out.
 
     >>> _p(0.5), _p(0.0004), _p(1e-20)
     ('= 0.50', '= 0.0004', '< 1e-6')

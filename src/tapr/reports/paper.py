@@ -1,4 +1,4 @@
-"""What the paper published (Sivaprasad & Fleuret 2021), to stand beside ours."""
+"""The numbers that the paper published (Sivaprasad & Fleuret 2021), to compare ours with."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from tapr.reports.results import Setting, System
 
 
 class Number(NamedTuple):
-    """The share predicted right by a method with these options besides its defaults."""
+    """The published accuracy of a method whose options differ from its defaults in these."""
 
     method: str
     options: Mapping[str, Any]
@@ -22,13 +22,13 @@ class Published(NamedTuple):
     title: str
     numbers: tuple[Number, ...]
     model: str
-    model_key: str  # what a model's name has in it when it is this one
+    model_key: str  # a part of the name by which this model is recognised
     batch_size: int
     images: int | None
     severity: int | None
 
     def of(self, system: System) -> float | None:
-        """What was published for a system's method with its options, if it stands for itself."""
+        """The published accuracy of this method with these options; None if there is none."""
         mine = (system.method, system.options)
         found = (each.accuracy for each in self.numbers if (each.method, each.options) == mine)
         return None if system.differing else next(found, None)
@@ -85,7 +85,7 @@ PAPER = {
 
 
 def is_model(key: str, facts: Mapping[str, Any]) -> bool:
-    """Does the model's name, or the architecture it is read as, say that it is the published one?
+    """Whether the model's name, or its architecture, says that it is the published one.
 
     >>> is_model("28-10", {"model": "Standard.pt", "architecture": "robustbench:Standard"})
     True

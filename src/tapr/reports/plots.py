@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ENTRY = 1.6  # inches of an entry of a legend
-_KEY, _WIDTH = 0.55, 0.085  # inches of its mark and of a letter
-_LETTER, _LINE = 4.4, 9.0  # points of a letter's width and of a line, in a small font
-_NAME = 45  # points of a domain's name above a figure
-_POINTS = 12  # a stream of more batches than this is smoothed to about so many
+_ENTRY = 1.6  # the width of a legend's entry, in inches
+_KEY, _WIDTH = 0.55, 0.085  # the widths of its mark and of a letter, in inches
+_LETTER, _LINE = 4.4, 9.0  # the width of a letter and the height of a line, in points, small font
+_NAME = 45  # the room for a domain's name above a figure, in points
+_POINTS = 12  # a longer stream is smoothed over a twelfth of its batches
 
 
 def drawings(table: Table) -> list[Drawing]:
@@ -227,7 +227,7 @@ def costs(board: Leaderboard) -> Drawing | None:
 def _label(
     figure: Figure, axes: Axes, points: Sequence[Spent], edge: Sequence[Spent], scale: float
 ) -> None:
-    """Names beside the points, the frontier's first; one that would cover another moves up."""
+    """Write names beside points, the frontier's first; one that would cover another moves up."""
     figure.draw_without_rendering()
     taken: list[tuple[float, float, float]] = []  # left, right, middle in points
     for point in [*edge, *(point for point in points if point not in edge)]:
@@ -285,7 +285,7 @@ def _along(axes: Axes, table: Table) -> None:
 
 
 def _name_domains(axes: Axes, starts: Sequence[tuple[float, Shift]]) -> None:
-    """A line where each domain of the stream begins, and its name above the line."""
+    """Draw a line where each domain of the stream begins, with the domain's name above it."""
     for start, _ in starts:
         axes.axvline(start, color=FAINT, linewidth=0.8, linestyle=":")
     above = axes.secondary_xaxis("top")
@@ -322,7 +322,7 @@ def batch_accuracy(batch: BatchRecord) -> float | None:
 
 
 def loss_term(name: str) -> Callable[[BatchRecord], float | None]:
-    """The reader of a loss term; what is not finite is left out."""
+    """A function that reads a loss term from a batch; values that are not finite are left out."""
 
     def read(batch: BatchRecord) -> float | None:
         value = batch.terms.get(name)
@@ -338,7 +338,7 @@ def loss_terms(setting: Setting) -> list[str]:
 
 
 def curve(system: System, read: Callable[[BatchRecord], float | None]) -> Curve | None:
-    """The mean over the system's runs, batch by batch, for as long as all of them go on."""
+    """The mean over the system's runs, batch by batch, up to the end of the shortest run."""
     lines = []
     for run in system.runs:
         values = [read(batch) for batch in batches(run)]
@@ -354,7 +354,7 @@ def curve(system: System, read: Callable[[BatchRecord], float | None]) -> Curve 
 
 
 def smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A centred moving average; at the ends over what is there.
+    """A centred moving average; near the ends it is over the values that there are.
 
     >>> smooth(np.array([1.0, 2.0, 3.0])).tolist()
     [1.0, 2.0, 3.0]

@@ -1,8 +1,8 @@
-"""What was published for the methods of the field, with the source of every number.
+"""Published results of the field's methods, with the source of every number.
 
-Numbers are errors in %, as they were printed; `Published.accuracy` turns them into shares right.
-A number says something about a method only beside others of its own table: model, images, protocol
-and learning rates differ between tables. `reports.beside` shows them where the setting is theirs.
+The numbers are errors in %, as printed; `Published.accuracy` turns them into accuracies. Compare a
+number only with others of its own table: model, images, protocol and learning rates differ between
+tables. `reports.beside` shows a table's numbers where the setting is the same.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ _RESNET50 = ("imagenet-c", "ResNet-50", "resnet50")
 
 
 class Published(NamedTuple):
-    """A table: errors of methods in one setting."""
+    """A published table: the errors of several methods in one setting."""
 
     data: str
     model: str
-    model_key: str  # what a model's name or architecture has in it when it is this one
+    model_key: str  # a part of the name or architecture by which this model is recognised
     protocol: str  # as `tapr bench --protocol`
     order: str | None  # as `tapr bench --order`
     images: int | None  # of each domain; None: not known

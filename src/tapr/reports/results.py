@@ -1,4 +1,4 @@
-"""Records sorted for showing: settings that must not be mixed, systems, domains, outcomes."""
+"""Records, sorted for a report: settings that must not be mixed, systems, domains, outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tapr.reports.titles import CLEAN
 
 
 class Outcome(NamedTuple):
-    """What one system made of one domain with one seed."""
+    """The predictions of one system on one domain with one seed, and what they cost."""
 
     images: NDArray[np.int64]  # [N]
     labels: NDArray[np.int64] | None  # [N]
@@ -41,27 +41,27 @@ class Outcome(NamedTuple):
         return None if self.labels is None else (self.labels == self.predicted).astype(np.float64)
 
     def take(self, places: NDArray[Any]) -> Outcome:
-        """The images at these places alone; what a run costs stays as it is."""
+        """Only the images at these places; the cost stays that of the whole run."""
         arrays = {k: v[places] for k, v in self._asdict().items() if isinstance(v, np.ndarray)}
         return self._replace(**arrays)
 
 
 @dataclass(frozen=True)
 class System:
-    """One method with one table of options: a row."""
+    """One method with one set of options: a row of a table."""
 
-    label: str  # what the spec calls it
-    differing: Mapping[str, Any]  # the options that tell it from other systems of its label
+    label: str  # its name in the spec
+    differing: Mapping[str, Any]  # the options in which it differs from others with its label
     runs: list[RunRecord]
 
     @property
     def name(self) -> str:
-        """The label, with the options that differ where there are several systems of it."""
+        """The label, followed by the options that differ where several systems share the label."""
         return self.label + self._difference
 
     @property
     def named(self) -> titles.Named:
-        """What its title follows from; options in which it differs from others follow the title."""
+        """The facts from which the system's title is made."""
         cell = self.runs[0].cell
         options = cell.get("options")
         if options is not None:
@@ -92,12 +92,12 @@ class System:
 
     @property
     def statistics(self) -> str:
-        """Whose batch-norm statistics it predicts with."""
+        """Which batch-norm statistics the system predicts with."""
         return str(self.runs[0].cell.get("statistics") or "not recorded")
 
     @cached_property
     def outcomes(self) -> dict[tuple[Shift, int], Outcome]:
-        """What it made of each domain with each seed."""
+        """The outcome on each domain with each seed."""
         return {
             (domain, run.seed): outcome
             for run in self.runs
@@ -108,7 +108,7 @@ class System:
 
     @property
     def seeds(self) -> list[int]:
-        """Every seed there is a run of."""
+        """Every seed that has a run."""
         return sorted({run.seed for run in self.runs})
 
     @property
@@ -119,14 +119,14 @@ class System:
 
 @dataclass(frozen=True)
 class Setting:
-    """What its systems share: data, model and protocol. One table."""
+    """Systems that share data, model and protocol: one table."""
 
     facts: Mapping[str, Any]
     systems: list[System]
 
     @cached_property
     def domains(self) -> list[Shift]:
-        """In the stream's order when it is one stream, else in the standard order."""
+        """The domains, in the order of the stream if it is one, else in the standard order."""
         found = {domain for system in self.systems for domain, _ in system.outcomes}
         if self.single:
             return sorted(found, key=titles.place)
@@ -135,13 +135,13 @@ class Setting:
 
     @property
     def severity(self) -> int | None:
-        """The severity of all its domains; None when they differ or have none."""
+        """The severity that all domains share; None when they differ or have none."""
         levels = list(self.facts.get("severities") or [])
         return int(levels[0]) if len(levels) == 1 else None
 
     @property
     def single(self) -> bool:
-        """Is every domain a stream of its own?"""
+        """Whether every domain is a stream of its own."""
         return bool(self.facts.get("protocol") in (None, "each"))
 
     @property
@@ -152,14 +152,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was read, sorted, and what was wrong with it."""
+    """All records that were read, sorted into settings, and the problems found on the way."""
 
     settings: list[Setting]
     problems: list[str] = field(default_factory=list)
 
 
 def read(paths: Sequence[Path]) -> Results:
-    """Read files of runs, and all those in folders and the folders below."""
+    """Read the given files of runs, and all files in the given folders and their subfolders."""
     problems: list[str] = []
     runs = [_light(run) for run in records.each(paths, problems)]
     return Results(gather(runs, problems), problems)
@@ -167,7 +167,7 @@ def read(paths: Sequence[Path]) -> Results:
 
 @dataclass(frozen=True)
 class _Light(RunRecord):
-    """A run whose images are arrays: as lists they would take three times the memory."""
+    """A run that keeps its values per image in arrays: lists would take three times the memory."""
 
     outcomes: dict[Shift, Outcome] = field(default_factory=dict)
 
@@ -181,7 +181,7 @@ def _light(run: RunRecord) -> _Light:
 
 
 def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
-    """Sort runs into settings; of two runs of the same thing the longer one is kept."""
+    """Sort runs into settings; of two runs of the same cell we keep the longer one."""
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
         groups.setdefault(_key(run.setting), []).append(run)
@@ -190,7 +190,7 @@ def gather(runs: Iterable[RunRecord], problems: list[str]) -> list[Setting]:
 
 
 def _place(setting: Setting) -> tuple[Any, ...]:
-    """Sorts settings: by data and model, streams in the order in which the tables name them."""
+    """The sort key of settings: by data and model, then by stream, as the tables list them."""
     facts = setting.facts
     named = ((names.PROTOCOLS, facts.get("protocol")), (names.ORDERS, facts.get("order")))
     stream = [table.index(name) if name in table else -1 for table, name in named]
@@ -204,14 +204,14 @@ def batches(run: RunRecord) -> list[BatchRecord]:
 
 
 def whole(run: RunRecord) -> bool:
-    """Did the run end, and is every line of it there?"""
+    """Whether the run has ended and every line of it is there."""
     numbers = [batch.number for batch in batches(run)]
     expected = sum(_expected(run, shift) for shift in run.shifts)
     return run.end is not None and numbers == [*range(len(numbers))] and run.images >= expected
 
 
 def _expected(run: RunRecord, domain: Shift) -> int:
-    """The images of a domain, each as often as it comes, in a stream that comes to it in turn."""
+    """How many images of a domain a whole stream shows; an image counts as often as it comes."""
     facts = run.setting
     burst = int(facts.get("burst", 1))
     if domain.name in CLEAN:
@@ -248,19 +248,19 @@ def _once(name: str, runs: list[RunRecord], problems: list[str]) -> list[RunReco
 
 
 def _differing(recipe: dict[str, Any], all_of_it: list[dict[str, Any]]) -> dict[str, Any]:
-    """The options that tell this table from the others of the same label."""
+    """The options in which this recipe differs from the others with the same label."""
     mine, others = _flat(recipe), [_flat(other) for other in all_of_it]
     keys = sorted({key for other in others for key in other | mine})
     return {k: mine.get(k) for k in keys if any(o.get(k) != mine.get(k) for o in others)}
 
 
 def _flat(recipe: dict[str, Any]) -> dict[str, Any]:
-    """With the augmentation's options beside the method's."""
+    """The recipe with the augmentation's options put beside the method's."""
     return {**recipe, "augmentation_options": None, **(recipe.get("augmentation_options") or {})}
 
 
 def _natural(text: str) -> list[tuple[float, str]]:
-    """Sorts numbers in a text as numbers: steps=2 before steps=10.
+    """A sort key that compares numbers in a text as numbers: steps=2 comes before steps=10.
 
     >>> sorted(["lr=0.1", "lr=1e-05", "steps=10", "steps=2"], key=_natural)
     ['lr=1e-05', 'lr=0.1', 'steps=2', 'steps=10']

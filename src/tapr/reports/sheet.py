@@ -1,4 +1,4 @@
-"""A contact sheet: small images in a grid, readable, with a caption under each."""
+"""A contact sheet: small images in a grid, with a caption under each."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,14 +10,14 @@ from PIL import Image, ImageDraw, ImageFont
 
 from tapr.errors import InputError
 
-_SHORTEST = 128  # pixels a small image is zoomed to, at least
+_SHORTEST = 128  # small images are enlarged to at least this many pixels
 _MARGIN, _GAP, _LEADING = 20, 14, 4
 _PAPER, _INK, _FAINT = (255, 255, 255), (34, 34, 34), (112, 112, 112)
 _HEADING, _CAPTION = 15, 13
 
 
 class Cell(NamedTuple):
-    """One picture of the sheet and what to say under it."""
+    """One picture of the sheet and its caption."""
 
     image: NDArray[np.uint8]  # [H, W, 3]
     caption: str = ""

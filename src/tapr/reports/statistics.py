@@ -1,4 +1,4 @@
-"""How sure a number is: intervals over seeds and images, and tests of paired differences."""
+"""The uncertainty of numbers: intervals over seeds and images, and tests of paired differences."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from scipy import stats
 
 LEVEL = 0.95
 RESAMPLES = 10_000
-GROUPS = 20  # of images, that a jackknife leaves out one by one
+GROUPS = 20  # the groups of images that a jackknife leaves out one by one
 
 
 class Interval(NamedTuple):
-    """Where the true value probably lies."""
+    """A 95 % confidence interval: where the true value probably lies."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ UNKNOWN = Interval(float("nan"), float("nan"))
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
-    """Student's interval of the mean of two or more runs that differ in their seed alone.
+    """Student's interval of the mean of two or more runs that differ only in their seed.
 
     >>> low, high = over_seeds([0.5, 0.6])
     >>> round(low, 3), round(high, 3)
@@ -58,7 +58,8 @@ def bootstrap(strata: Sequence[NDArray[np.float64]], seed: int = 0) -> Interval:
 def jackknife(value: float, without: Sequence[float]) -> Interval:
     """Student's interval around a value, from the values with one group of images left out each.
 
-    For numbers that are no mean over images, such as a calibration error. Groups are equally large.
+    It is for numbers that are no mean over images, such as a calibration error. The groups are
+    equally large.
 
     >>> low, high = jackknife(2.5, [2.0, 2.5, 3.0])
     >>> round(low, 2), round(high, 2)

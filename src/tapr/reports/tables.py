@@ -1,4 +1,4 @@
-"""The tables of a setting: accuracy by domain, and what it costs."""
+"""The tables of a setting: a metric by domain, and what each method costs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from tapr.reports.statistics import GROUPS, UNKNOWN, Interval, bootstrap, jackkn
 
 
 class Estimate(NamedTuple):
-    """A number, and how sure it is."""
+    """A number with its 95 % interval."""
 
     value: float
     interval: Interval
@@ -33,14 +33,14 @@ class Row(NamedTuple):
     system: System
     look: titles.Look
     cells: list[Estimate | None]  # one for each domain of the table
-    mean: Estimate | None  # only when every domain it is over is there and finished
+    mean: Estimate | None  # None unless every domain it is over is there and finished
     paper: float | None  # what the paper published for this method
     published: float | None  # what others published for it, in this very setting
-    source: str  # of that number; "" without one
+    source: str  # where that number was published; "" without one
 
 
 class Table(NamedTuple):
-    """A metric, systems down and domains across."""
+    """A metric with a row for each system and a column for each domain."""
 
     setting: Setting
     domains: list[Shift]
@@ -51,28 +51,28 @@ class Table(NamedTuple):
 
     @property
     def mean_title(self) -> str:
-        """The heading of the mean: it says over how many domains."""
+        """The heading of the mean, which says over how many domains it is."""
         if len(self.domains) == 1:
             return self.metric.name
         return f"{'worst' if self.metric.worst else 'mean'} of {len(self.averaged)}"
 
     @property
     def baseline(self) -> Row | None:
-        """The row of the unadapted model, if it is there."""
+        """The row of the unadapted model, if there is one."""
         return next((row for row in self.rows if not row.system.adapts), None)
 
     @property
     def has_paper(self) -> bool:
-        """Has the paper published a number for one of the rows?"""
+        """Whether the paper published a number for one of the rows."""
         return any(row.paper is not None for row in self.rows)
 
     @property
     def has_published(self) -> bool:
-        """Have others published a number for one of the rows, in this setting?"""
+        """Whether others published a number for one of the rows, in this setting."""
         return any(row.source for row in self.rows)
 
     def best(self, column: int | None) -> float | None:
-        """The best number in a domain's column, or in the mean's (None)."""
+        """The best number in the column of a domain, or of the mean (`column` None)."""
         found = [row.mean if column is None else row.cells[column] for row in self.rows]
         return self.metric.best([cell.value for cell in found if cell and cell.finished])
 
@@ -80,8 +80,8 @@ class Table(NamedTuple):
 def table(setting: Setting, metric: Metric = ACCURACY) -> Table:
     """A metric of each system on each domain.
 
-    The mean is over the standard fifteen when all are there; else over all that are. Clean images
-    around a stream are not part of it.
+    The mean is over the standard fifteen corruptions when all are there, else over all domains.
+    Clean images around a stream do not count.
     """
     domains = setting.domains
     standard = [domain for domain in domains if domain.corruption in STANDARD]
@@ -128,7 +128,8 @@ def estimate(
 ) -> Estimate | None:
     """A metric over the domains, with a 95 % interval over seeds, or else over images.
 
-    None when a domain is missing, or what the metric needs. Unless `sure`, no interval is computed.
+    None when a domain is missing, or data that the metric needs. Unless `sure`, it computes no
+    interval.
     """
     seeds = [seed for seed in system.seeds if all((d, seed) in system.outcomes for d in domains)]
     parts = [[system.outcomes[domain, seed] for domain in domains] for seed in seeds]
@@ -136,7 +137,7 @@ def estimate(
     means = [value for value in found if value is not None]
     if not means or len(means) < len(found):
         return None
-    many = len(set(means)) > 1  # a method without chance has no interval over seeds
+    many = len(set(means)) > 1  # a deterministic method has no interval over seeds
     interval = UNKNOWN
     if sure:
         interval = over_seeds(means) if many else over_images(metric, parts[0], means[0])
@@ -151,9 +152,9 @@ def estimate(
 
 
 def over_images(metric: Metric, outcomes: Sequence[Outcome], value: float) -> Interval:
-    """How much other images would change a number: a bootstrap of shares, else a jackknife.
+    """The interval over other images: a bootstrap for shares of images, a jackknife for the rest.
 
-    The same pictures are left out of every domain at once.
+    The jackknife leaves the same pictures out of every domain at once.
     """
     if metric.shares is not None:
         shares = [metric.shares(outcome) for outcome in outcomes]
@@ -169,7 +170,7 @@ def over_images(metric: Metric, outcomes: Sequence[Outcome], value: float) -> In
 
 
 def _possible(metric: Metric, interval: Interval) -> Interval:
-    """An interval within what the metric can be."""
+    """Cut an interval to the values that the metric can take."""
     if interval is UNKNOWN:
         return interval
     most = 1.0 if metric.unit == "%" else float("inf")
@@ -183,10 +184,11 @@ def _whole(mean: Estimate | None) -> Estimate | None:
 def _strata(
     outcomes: Sequence[Outcome], values: list[NDArray[np.float64]]
 ) -> list[NDArray[np.float64]]:
-    """What the bootstrap draws from: pictures, or pictures domain by domain.
+    """The groups that the bootstrap draws from: all pictures, or the pictures of each domain.
 
-    Where every domain shows the same pictures they are drawn with all their corruptions at once,
-    since a picture that is hard in fog is hard in snow as well; so is one that comes several times.
+    Where every domain shows the same pictures, we draw a picture with all its corruptions at once,
+    since a picture that is hard in fog is hard in snow as well. We do the same with a picture that
+    comes several times.
     """
     parts = [_pictures(outcome, v) for outcome, v in zip(outcomes, values, strict=True)]
     images = [pictures for pictures, _ in parts]
@@ -198,7 +200,7 @@ def _strata(
 def pictures(
     system: System, domains: Sequence[Shift], metric: Metric
 ) -> NDArray[np.float64] | None:
-    """The mean share of each picture over domains and seeds; None where they are not the same."""
+    """The mean of each picture over domains and seeds; None where the pictures are not the same."""
     found = []
     for seed in system.seeds:
         outcomes = [system.outcomes.get((domain, seed)) for domain in domains]
@@ -216,7 +218,7 @@ def pictures(
 def _pictures(
     outcome: Outcome, values: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Each picture once, with its mean value; as they came where some come more often."""
+    """Each picture once, with its mean value; all values as they came if some come more often."""
     pictures, places, counts = np.unique(outcome.images, return_inverse=True, return_counts=True)
     if (counts != counts[0]).any():
         return outcome.images, values
@@ -224,7 +226,7 @@ def _pictures(
 
 
 class Cost(NamedTuple):
-    """What a system takes."""
+    """The cost of a system: passes, time, memory, steps."""
 
     forward: float  # images through the model per image predicted
     backward: float
@@ -250,7 +252,7 @@ def cost(system: System) -> Cost | None:
         forward=sum(batch.forward for batch in batches) / images,
         backward=sum(batch.backward for batch in batches) / images,
         speed=images / seconds if seconds else float("nan"),
-        peak=min(peaks, default=None),  # a process's peak never falls: the lowest says most
+        peak=min(peaks, default=None),  # a process's peak never falls: the lowest bounds it best
         steps=sum(batch.steps for batch in batches),
         refused=sum(batch.refused for batch in batches),
         kept=sum(batch.kept for batch in stepping) / seen if seen else None,
@@ -273,7 +275,7 @@ class ByClass(NamedTuple):
 
 
 def by_class(table: Table) -> ByClass:
-    """Which classes a method is good at; only of systems that are finished."""
+    """The accuracy of each finished system on each class."""
     done = [row.system for row in table.rows if row.mean]
     batches = {s.name: [batch for run in s.runs for batch in run.batches] for s in done}
     shares = {name: class_accuracies(confusion(part)) for name, part in batches.items()}

@@ -1,4 +1,4 @@
-"""Titles, colours and headings for what records name: methods, corruptions."""
+"""Titles, colours and headings for the methods and corruptions in records."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ _PLACES = {name: place for place, name in enumerate(["clean", CLEAN[0], *CORRUPT
 
 
 class Look(NamedTuple):
-    """How a method is called and drawn."""
+    """The title, colour and marker of a method."""
 
     title: str  # in tables
     spoken: str  # in a sentence
@@ -20,7 +20,7 @@ class Look(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The look of a method with exactly these options besides its defaults."""
+    """The look of a method that differs from its defaults in exactly these options."""
 
     method: str
     options: Mapping[str, Any]
@@ -56,23 +56,23 @@ _MARKERS = ("*", "p", "h", "<", ">", "d")
 
 
 class Named(NamedTuple):
-    """What a record says about the name of a method."""
+    """The facts in a record from which the title of a method is made."""
 
-    label: str  # what the spec calls it
-    method: str  # its own name
-    title: str = ""  # its own name for people
-    options: Mapping[str, Any] | None = None  # besides its defaults; None: not known
-    difference: str = ""  # what tells it from others of the same label, e.g. " (lr=0.1)"
+    label: str  # its name in the spec
+    method: str  # the method's own name
+    title: str = ""  # the method's title for readers
+    options: Mapping[str, Any] | None = None  # those that differ from the defaults; None: not known
+    difference: str = ""  # how it differs from others with the same label, e.g. " (lr=0.1)"
 
 
 def rank(named: Named) -> int:
-    """The place of a method among the known ones; the others come behind all of them."""
+    """The place of a method among the known ones; unknown methods come after them."""
     found = (place for place, known in enumerate(KNOWN) if _is(known, named))
     return next(found, len(KNOWN))
 
 
 def looks(systems: Sequence[Named]) -> list[Look]:
-    """A look for each; what is not known, or there twice, gets a spare colour.
+    """A look for each system; one that is not known, or a second one, gets a spare colour.
 
     >>> known = Named("mine", "tent", options={})
     >>> other = known._replace(difference=" (lr=1)")
@@ -97,7 +97,7 @@ def _is(known: Known, named: Named) -> bool:
 
 
 def _distinct(look: Look, system: Named, others: Sequence[Look]) -> Look:
-    """With its label behind its title, where another has the same title."""
+    """The look with the label added to its title, if another system has the same title."""
     if [other.title for other in others].count(look.title) < 2 or system.label in look.title:
         return look
     label = f" ({system.label})"
@@ -105,13 +105,13 @@ def _distinct(look: Look, system: Named, others: Sequence[Look]) -> Look:
 
 
 def place(domain: Shift) -> tuple[int, str, int]:
-    """Sorts domains into the standard order."""
+    """The sort key of domains in the standard order."""
     name = domain.corruption or domain.name
     return _PLACES.get(name, len(_PLACES)), name, domain.severity or 0
 
 
 def corruption(domain: Shift) -> str:
-    """A domain's corruption in words, without the severity.
+    """The corruption of a domain in words, without the severity.
 
     >>> corruption(Shift("gaussian_noise-5", "gaussian_noise", 5)), corruption(Shift("clean"))
     ('gaussian noise', 'clean')
@@ -140,7 +140,7 @@ def short(domain: Shift, severity: bool = False) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Words as a sentence lists them.
+    """Words joined as a list within a sentence.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

@@ -1,4 +1,4 @@
-"""Sentences that say what a table shows, and what it does not."""
+"""Sentences that say what a table shows and what it does not show."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,7 +30,7 @@ _OPTIONS_OF_A_CONTROL = {"lr", "weight_decay", "momentum"}
 
 
 def heading(setting: Setting) -> str:
-    """A setting in one line."""
+    """The heading of a setting, in one line."""
     facts = setting.facts
     data = str(facts.get("data"))
     parts = [names.DATA.get(data, data)]
@@ -70,7 +70,7 @@ def about(setting: Setting) -> str:
 
 
 def headline(table: Table) -> list[str]:
-    """What the table shows, in plain words: the best, the unadapted, the part of the gradient."""
+    """The result in sentences: the best method, the unadapted model, the gradient's share."""
     if table.metric is not ACCURACY:
         return [_other_headline(table)]
     ranked = sorted((row for row in table.rows if row.mean), key=lambda row: -_mean(row))
@@ -88,7 +88,7 @@ def headline(table: Table) -> list[str]:
 
 
 def _other_headline(table: Table) -> str:
-    """The best of another metric than accuracy, and the unadapted model."""
+    """The headline for a metric other than accuracy: the best methods, and the unadapted model."""
     metric, best = table.metric, table.best(None)
     if best is None:
         return "Nothing here is finished yet."
@@ -116,7 +116,7 @@ def _says(row: Row) -> str:
 
 
 def _beaten(best: Row, others: Sequence[Row]) -> list[str]:
-    """Who comes next, and whether that is far enough away to say so."""
+    """The second-best methods, and whether the best one is clearly ahead of them."""
     if not others or best.mean is None:
         return []
     within = [row.look.spoken for row in others if _mean(row) >= best.mean.interval.low]
@@ -134,12 +134,12 @@ def _first(text: str) -> str:
 
 
 def sentence(line: str) -> str:
-    """A line as a sentence of its own."""
+    """A line with a capital letter and a full stop."""
     return _first(line) + "."
 
 
 def _gradient_part(rows: Sequence[Row]) -> list[str]:
-    """What is left of a method's gain when its control, without the gradient, is subtracted."""
+    """How much of a method's gain is due to its gradient: the gain over its control."""
     for control in rows:
         if control.system.recipe.get("lr") != 0:
             continue
@@ -149,8 +149,8 @@ def _gradient_part(rows: Sequence[Row]) -> list[str]:
                 return [
                     f"The same forward passes with the gradient off reach"
                     f" {_percent(_mean(control))}: the gradient of {row.look.spoken} itself"
-                    f" {'adds' if part >= 0 else 'costs'} {abs(part):.1f} points; the rest is the"
-                    " work of the statistics."
+                    f" {'adds' if part >= 0 else 'costs'} {abs(part):.1f} points; the rest comes"
+                    " from the statistics."
                 ]
     return []
 
@@ -177,9 +177,9 @@ def _policies(table: Table) -> list[str]:
         return []
     listed = "; ".join(f"{policy}: {', '.join(titles)}" for policy, titles in users.items())
     return [
-        f"These methods predict with different batch-norm statistics ({listed}). Differences"
-        " between them are differences between these policies as well as between the methods, and"
-        " on a short stream the statistics matter more than the gradient."
+        f"These methods predict with different batch-norm statistics ({listed}). Part of the"
+        " difference between two methods may come from the statistics, which on a short stream"
+        " matter more than the gradient."
     ]
 
 

@@ -1,1 +1,1 @@
-"""Runs: a spec to objects to records on disk."""
+"""Runs: from a spec, to model, data and methods, to records on disk."""

@@ -1,4 +1,4 @@
-"""`tapr adapt`: from a request, through the images, to a summary."""
+"""`tapr adapt`: loads what a request asks for, predicts the images and sums up."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from tapr.runs.predictions import Predictions
 from tapr.runs.store import save_state
 from tapr.runs.summary import Summary, read_summary, summarise
 
-SAID = 5  # images without a prediction that are named; the CSV names them all
+SAID = 5  # how many images without a prediction are named; the CSV names them all
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Adapting:
         )
 
     def run(self, watch: Watcher) -> Summary:
-        """Predict the images that have no row yet, and sum up.
+        """Predict the images that have no row yet, and return the summary.
 
-        The pre-flight check of a new run comes before anything is written or replaced.
+        The pre-flight check of a new run comes before any file is written or replaced.
         """
         names = iter(self.listing.names)
         before = self.predictions.record()
@@ -90,8 +90,8 @@ class Adapting:
             record = self.predictions.record()
             if (record is None) != (before is None):
                 raise DataError(
-                    f"another tapr has written or removed {self.predictions.path} meanwhile: give"
-                    " the same command again"
+                    f"another tapr has written or removed {self.predictions.path} in the meantime:"
+                    " give the same command again"
                 )
             if classes is not None:
                 source = self.request.source
@@ -143,7 +143,7 @@ class Adapting:
                 watch.progress(done, self.listing.total)
 
     def _skip(self, names: Iterator[str]) -> int:
-        """Skip the images that have a row; the list must be the one the rows were made from."""
+        """Skip the images that have a row; refuse a list that the rows were not made from."""
         done = 0
         for done, row in enumerate(self.predictions.rows(), 1):
             name = next(names, None)
@@ -180,7 +180,7 @@ class Adapting:
         return summary
 
     def _identity(self) -> dict[str, Any]:
-        """Everything that decides the rows, except the list, which is compared with them."""
+        """Everything that the rows depend on, except the list, which is compared with them."""
         request = self.request
         return {
             "model": request.model,

@@ -1,4 +1,4 @@
-"""A spec to cells to records: each cell is one method on one stream with one seed."""
+"""From a spec to cells to records; a cell is one method on one stream with one seed."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tapr.streams import Domain, Stream, blank, clean, corrupted, orders, protoc
 from tapr.streams.domains import Numbers
 from tapr.streams.stream import as_tensor, usual_order
 
-BLANK = 4  # batches of images that show nothing
+BLANK = 4  # batches of blank images before a stream
 _log = logging.getLogger("tapr.runs")
 
-# What of a run's identity is words for people, and decides no number.
+# The parts of a run's identity that are for readers and influence no number.
 _WORDS = {"title", "options", "statistics", "adapts"}
 
 
@@ -47,10 +47,10 @@ class Cell:
     label: str
     seed: int
     domains: tuple[Domain, ...]
-    identity: dict[str, Any]  # the whole effective spec: what makes this run this run
+    identity: dict[str, Any]  # the whole effective spec, which identifies the run
     passes: Passes  # of an image through the model
-    images: int  # of its stream, each as often as it comes
-    variant: str = ""  # what a sweep changed in it, for people
+    images: int  # in its stream; an image counts as often as it comes
+    variant: str = ""  # what a sweep changed in it, for readers
 
     @property
     def title(self) -> str:
@@ -71,7 +71,7 @@ class Cell:
 
     @property
     def file(self) -> str:
-        """A name that people can read and that no other spec has."""
+        """The name of the cell's file: readable, and different for every spec."""
         decisive = {key: value for key, value in self.identity.items() if key not in _WORDS}
         text = json.dumps(decisive, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -79,17 +79,17 @@ class Cell:
 
 
 class Traits(NamedTuple):
-    """What a record says about a method besides its options."""
+    """Facts about a method that a record holds besides its options."""
 
-    title: str  # the method's name for people
-    statistics: str  # whose batch-norm statistics predict
+    title: str  # the method's name for readers
+    statistics: str  # which batch-norm statistics it predicts with
     adapts: bool  # False for the unadapted baseline
     views: str
     passes: Passes
 
 
 def traits(adapter: Adapter) -> Traits:
-    """What can be read off an adapter."""
+    """The traits of an adapter's method."""
     return Traits(
         title=adapter.title or str(adapter.recipe["method"]),
         statistics=adapter.policy,
@@ -106,11 +106,11 @@ class Only(NamedTuple):
     names: list[str]
 
 
-_KNOWN: dict[str, Traits] = {}  # model and method's table -> what it is
+_KNOWN: dict[str, Traits] = {}  # model and method's table -> its traits
 
 
 class Bench:
-    """A spec with its data and model at hand; `cells` in the order in which they run."""
+    """A spec with its data and model loaded; `cells` are in the order in which they run."""
 
     def __init__(self, spec: Spec, folder: Path) -> None:
         self.spec, self.folder = spec, folder
@@ -152,7 +152,7 @@ class Bench:
         ]
 
     def journal(self, cell: Cell) -> Journal:
-        """The cell's file."""
+        """The journal of the cell's file."""
         return Journal(self.folder / cell.file)
 
     def adapter(self, cell: Cell) -> Adapter:
@@ -186,7 +186,7 @@ class Bench:
         yield from journal.write(cell.identity, adapter, batches) if first else batches
 
     def _traits(self, table: Mapping[str, Any]) -> Traits:
-        """What a sweep's many specs have in common is found out once: some methods begin slowly."""
+        """The traits of a method, found once for all specs of a sweep: some are slow to make."""
         named = [self.spec.model, self.spec.architecture, self._model_hash, table]
         key = json.dumps(named, sort_keys=True, default=repr)
         if key not in _KNOWN:
@@ -227,14 +227,14 @@ class Bench:
         }
 
     def _setting(self, domains: tuple[Domain, ...]) -> dict[str, Any]:
-        """What must be equal for numbers to stand in one table."""
+        """The facts that must be equal for numbers to be in one table."""
         origin = domains[0].origin
         severities = {domain.severity for domain in domains if domain.severity is not None}
         setting = {
             **specs.common(self.spec),
             "images": len(domains[0]),
             "severities": sorted(severities),
-            # A seed of the corruptions goes with the run's own: it does not keep numbers apart.
+            # The seed of the corruptions is the run's own: numbers of both may be in one table.
             "origin": {"dataset": origin.dataset, "made": origin.made},
             "model_hash": self._model_hash,
         }
@@ -258,14 +258,14 @@ def _options(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(model: nn.Module, domain: Domain, device: str) -> int:
-    """How many classes the model has."""
+    """The number of the model's classes."""
     image = as_tensor(np.asarray(domain.read(domain.numbers[:1]))).to(device)
     with torch.no_grad():
         return logits_of(model(image), 1).shape[1]
 
 
 def _only(model: nn.Module, domain: Domain, names: Sequence[str], outputs: int) -> Only:
-    """The model with the outputs of the domain's classes alone, and their names."""
+    """The model restricted to the outputs of the domain's classes, and their names."""
     found = labels.places(domain.classes, names, outputs)
     kept = sorted({place for place in found if place is not None})
     called = list(names) or list(labels.numbered(domain.classes, found, outputs))
@@ -282,7 +282,7 @@ def _order(spec: Spec) -> orders.Order:
 
 
 def _clean(spec: Spec, fit: Preprocessing | None) -> Domain | None:
-    """The clean images before and after the stream, if there are to be any."""
+    """The clean images before and after the stream, if the spec asks for any."""
     if not spec.clean:
         return None
     if not spec.corruptions:
@@ -293,7 +293,7 @@ def _clean(spec: Spec, fit: Preprocessing | None) -> Domain | None:
 
 
 def _blank(spec: Spec, like: Domain) -> Domain | None:
-    """The images before the stream that show nothing, if there are to be any."""
+    """The blank images before the stream, if the spec asks for any."""
     return None if spec.blank is None else blank(spec.blank, like, BLANK * spec.batch_size)
 
 
@@ -301,13 +301,13 @@ def _domains(spec: Spec, fit: Preprocessing | None) -> list[Domain]:
     subset = _subset(spec, fit)
     if not spec.corruptions:
         return [clean(datasets.load(spec.data, spec.split, size=fit), subset)]
-    # Only by its name is a published set read from its files; it has no other split.
+    # A published set is read from its files only under its own name; it has no other split.
     data = spec.data if spec.split == "test" else datasets.load(spec.data, spec.split, size=fit)
     return corrupted(data, spec.corruptions, spec.severities, subset, size=fit)
 
 
 def _subset(spec: Spec, fit: Preprocessing | None) -> int | Numbers | None:
-    """The images to predict: all, so many, or those of one class."""
+    """The images to predict: all, the first few, or those of one class."""
     if spec.only_class is None:
         return spec.images
     entry = datasets.PUBLISHED.get(spec.data)

@@ -20,7 +20,7 @@ from tapr.streams.stream import as_tensor
 CLEAN, VALIDATION, ROTATION = "clean", "validation", "rotation"
 SEVERITY = 5
 BATCH = 500
-ROUNDING = 5e-4  # processors round differently: an image in thousands may change sides
+ROUNDING = 5e-4  # processors round differently: one image in thousands may change its class
 
 
 class Measured(NamedTuple):
@@ -48,7 +48,7 @@ def accuracy(model: nn.Module, data: Dataset) -> float:
 
 @torch.inference_mode()
 def rotation_accuracy(model: nn.Module, data: Dataset) -> float:
-    """Return how often the model's rotation head tells the turn, of each image in all four."""
+    """Return the share of turns that the rotation head recognises, over all four of each image."""
     model.eval()
     correct = 0
     for first in range(0, len(data), BATCH):
@@ -64,8 +64,8 @@ def measure(
 ) -> Iterator[Measured]:
     """Measure clean accuracy, then accuracy under each corruption at severity 5, seed 0.
 
-    Where the test images are of another domain, `validation` is of the model's own. A rotation head
-    is measured on the clean images.
+    Where the test images come from another domain, `validation` is the accuracy on the model's own.
+    A rotation head is measured on the clean images.
     """
     clean: dict[str, Callable[[], float]] = {CLEAN: lambda: accuracy(model, data)}
     if validation is not None:

@@ -1,8 +1,9 @@
-"""Which method to use on images without labels: candidates are tried on a sample and ranked.
+"""Choose a method for images without labels: try candidates on a sample and rank them.
 
-The criterion is that of the guard (`tapr.adapters.health`): how far a witness, two views of every
-image by the source model with anchored statistics, believes the classes that a candidate says.
-docs/health.md has the study: how well that ranks methods, and whom it favours.
+The criterion is the guard's (`tapr.adapters.health`). A witness predicts two views of every image
+with the source model and anchored statistics; the more probability it gives to the classes that a
+candidate predicts, the better. docs/health.md studies how well that ranks methods, and which
+methods it favours.
 """
 
 import math
@@ -23,7 +24,7 @@ from tapr.runs.device import usable
 from tapr.runs.folder import Reader
 
 CANDIDATES = ("source", "steady", "norm", "norm:statistics=running", "tent", "roid", "shot", "lame")
-LEAST = 64  # images to choose by
+LEAST = 64  # the least number of images to choose by
 NO_WITNESS = (
     "the model has no batch-norm layers, so that the source model itself, on other views, is the"
     " judge and favours itself: the ranking of methods that learn means little"
@@ -31,18 +32,18 @@ NO_WITNESS = (
 
 
 class Candidate(NamedTuple):
-    """How a method did on the sample."""
+    """The result of a method on the sample."""
 
     method: str  # with its options: a variant
-    credit: float  # how much more the witness believes it than the source model, from -1 to 1
+    credit: float  # the witness's belief in it, minus that in the source model; from -1 to 1
     chance: float  # the standard error of that
-    changed: float  # the share of images that it calls otherwise than the source model
-    passes: Passes  # of an image through the model, at the most
+    changed: float  # the share of images for which it predicts another class than the source model
+    passes: Passes  # of an image through the model, at most
     seconds: float  # for the sample, on this machine
 
 
 class Choice(NamedTuple):
-    """Candidates, the best first; `str` of it is a table with the line to use."""
+    """The candidates, the best first; `str` makes a table of them."""
 
     candidates: list[Candidate]
     images: int
@@ -51,7 +52,7 @@ class Choice(NamedTuple):
 
     @property
     def best(self) -> Candidate:
-        """The method to use; `source` means: leave the model as it is."""
+        """The method to use; `source` means that the model is best left as it is."""
         return self.candidates[0]
 
     @property
@@ -99,7 +100,7 @@ def choose(
         raise InputError(f"expected a batch size of at least 1, got {batch_size}")
     batches = [images[start : start + batch_size] for start in range(0, len(images), batch_size)]
     source = methods.adapt(model, "source", **preprocessing)
-    source(batches[0][:1])  # the images are looked at before anything is tried
+    source(batches[0][:1])  # checks the images before anything is tried
     shadow = Shadow(source.model)
     told = [shadow(source, source.pixels(batch)) for batch in batches]
     tried: list[Candidate] = []
@@ -125,7 +126,7 @@ def sample(
     device: str = "auto",
     settings: Mapping[str, Any] | None = None,
 ) -> tuple[nn.Module, Tensor]:
-    """A model by name, and the first images of a list as it wants them, as for `tapr adapt`."""
+    """A model by name, and the first images of a list in its preprocessing, as in `tapr adapt`."""
     device = str(usable(device))
     prepared = preprocess.prepared(model, architecture, settings, device)
     listed = listing.find(source, shuffle=shuffle, seed=seed)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Copies:
-    """Finished files at a URL, each of which appears there whole or not at all."""
+    """Finished files at a URL; each appears there complete or not at all."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -27,7 +27,7 @@ class Copies:
         self._there = self._tried(self._names)
 
     def fetch(self, paths: Sequence[Path]) -> None:
-        """Get those of these files that are there."""
+        """Download those of these files that exist at the URL."""
         for path in paths:
             if path.name in self._there:
                 content = self._tried(partial(self._remote.cat_file, self._place(path.name)))
@@ -35,7 +35,7 @@ class Copies:
                     part.write_bytes(content)
 
     def send(self, path: Path) -> None:
-        """Copy a finished file there, if it is not there yet."""
+        """Copy a finished file to the URL, if it is not there yet."""
         if path.name in self._there:
             return
         part, content = self._place(f".{path.name}.part"), path.read_bytes()
@@ -51,10 +51,10 @@ class Copies:
         return f"{self._folder}/{name}"
 
     def _tried(self, work: Callable[[], T]) -> T:
-        """Do something there; what goes wrong is a sentence, and the records here are as ever."""
+        """Run an operation at the URL; its errors become a DataError, and local records stay."""
         try:
             return work()
-        except Exception as error:  # every kind of storage has its own
+        except Exception as error:  # every kind of storage raises its own
             raise DataError(
                 f"cannot read or write {self._url}: {type(error).__name__}: {error}; the records"
                 " are in --out, and the same command copies what is missing"

@@ -1,4 +1,4 @@
-"""Devices by name, checked before any work, and how batches get there."""
+"""Devices by name, checked before any work, and how batches are moved to them."""
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ def usable(device: torch.device | str) -> torch.device:
 
 
 def sent(images: Tensor, device: torch.device | str) -> Tensor:
-    """The images on the device; to a GPU by way of pinned memory, without waiting for the copy."""
+    """The images on the device; a GPU gets them from pinned memory, and we do not wait for it."""
     if torch.device(device).type == "cuda" and images.device.type == "cpu":
         return images.pin_memory().to(device, non_blocking=True)
     return images.to(device)

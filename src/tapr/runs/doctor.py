@@ -1,4 +1,4 @@
-"""The pre-flight report: what tapr finds in a model, what it would adapt, what will not work."""
+"""The pre-flight report on a model: what tapr finds, what it would adapt, what will not work."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from tapr.models import contract
 from tapr.models.layout import probe
 from tapr.models.scope import is_normalisation
 
-_ASKED = ("mean", "std", "images", "preprocessing")  # of `tapr.adapt`, besides the method's options
-MUCH, NOTED = 1 << 22, 0.05  # bytes a batch and their share of its time: less is not worth a note
+_ASKED = ("mean", "std", "images", "preprocessing")  # `tapr.adapt`'s own, not the method's options
+MUCH, NOTED = 1 << 22, 0.05  # bytes per batch, and their share of its time, that are worth a note
 Level = Literal["fine", "note", "problem"]
 
 
@@ -30,13 +30,13 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What `check` found; prints as plain sentences."""
+    """The findings of `check`; it prints as plain sentences."""
 
     findings: tuple[Finding, ...]
 
     @property
     def ok(self) -> bool:
-        """True when nothing stands in the way."""
+        """Whether no problem was found."""
         return all(finding.level != "problem" for finding in self.findings)
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def _adapted(model: nn.Module, adapter: Adapter, method: str) -> Finding:
 
 
 def _contract(model: nn.Module, options: dict[str, Any]) -> Iterator[Finding]:
-    """Which normalisation applies, and a config of the model that nobody uses."""
+    """Which normalisation applies, and whether the model's config is ignored."""
     asked = {key: options[key] for key in _ASKED if key in options}
     agreed = contract.agreed(model, **asked)
     if unused := contract.unused(model, agreed):
@@ -133,7 +133,7 @@ def _contract(model: nn.Module, options: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
-    """Let the adapter, which holds a copy, predict the images."""
+    """Let the adapter, which holds a copy of the model, predict the images."""
     try:
         logits = adapter.predict(images).logits
         images = adapter.pixels(given := images)
@@ -159,7 +159,7 @@ def _trial(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
 
 
 def _layout(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
-    """Say so when the model's kernels lie in the slower way; the adapter's copy is tried."""
+    """A note if another memory layout of the kernels is faster; the adapter's copy is tried."""
     kernels = [p for p in adapter.model.parameters() if p.ndim == 4 and p.shape[2:].numel() > 1]
     plain = any(not p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
     if plain and probe(adapter.model, images) == "channels_last":
@@ -167,7 +167,7 @@ def _layout(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
 
 
 def _memory(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
-    """Say so when `keep_memory` would pay: the adapter's copy predicts the images once more."""
+    """A note if `keep_memory` would pay; the adapter's copy predicts the images once more."""
     fresh = process.fresh_memory(lambda: adapter(images))
     if fresh is not None and fresh.taken >= MUCH and fresh.share >= NOTED:
         yield Finding(
@@ -179,7 +179,7 @@ def _memory(adapter: Adapter, images: Tensor) -> Iterator[Finding]:
 
 @torch.no_grad()
 def _are_probabilities(adapter: Adapter, images: Tensor) -> bool:
-    """Does the model itself, without votes, return rows that sum to 1?"""
+    """Whether the model itself, without votes, returns rows that sum to 1."""
     rows = adapter.logits(images)
     return bool((rows >= 0).all()) and torch.allclose(rows.sum(1), rows.new_ones(()), atol=1e-3)
 

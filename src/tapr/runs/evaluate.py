@@ -1,4 +1,4 @@
-"""A stream through an adapter, as records of its batches: the one place that reads labels."""
+"""Runs a stream through an adapter and records its batches: the one place that reads labels."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ def evaluate(
     device: str = "cpu",
     observe: Observe | None = None,
 ) -> Iterator[BatchRecord]:
-    """Predict the stream from batch `first` on; the adapter is reset where the stream says so.
+    """Predict the stream from batch `first` on; reset the adapter where the stream says so.
 
-    `observe` is called with every prediction and its record, before the record is handed out.
+    `observe` is called with every prediction and its record, before the record is yielded.
     """
     steps = stream.plan[first:]
     for number, (step, batch) in enumerate(zip(steps, stream.starting(first), strict=True), first):
@@ -78,7 +78,7 @@ def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:
 
 
 def _told(health: Health | None) -> dict[str, Any] | None:
-    """The health as a table of JSON."""
+    """The health as a JSON object."""
     if health is None:
         return None
     table = {n: _short(v) if isinstance(v, float) else v for n, v in health._asdict().items()}
@@ -86,5 +86,5 @@ def _told(health: Health | None) -> dict[str, Any] | None:
 
 
 def _short(value: float) -> float:
-    """The number with six significant digits, which take less room in a file."""
+    """The number rounded to six significant digits, to keep files small."""
     return float(f"{value:.6g}")

@@ -1,4 +1,4 @@
-"""Images by path through an adapter: each batch is read, adapted on, predicted and written."""
+"""Predicts images by path: each batch is read, adapted on, predicted and written."""
 
 import stat
 from collections.abc import Generator, Iterator, Sequence
@@ -24,7 +24,7 @@ from tapr.runs.labels import Truth, check_count
 from tapr.runs.predictions import Predictions, Row
 from tapr.streams.stream import ahead, as_tensor
 
-ENOUGH = 16  # images of the first batch, from which one class for all of them is suspicious
+ENOUGH = 16  # a first batch of so many images, all predicted as one class, is suspicious
 
 
 class Read(NamedTuple):
@@ -57,10 +57,10 @@ class Reader:
     root: Path
     preprocessing: Preprocessing
     batch_size: int
-    prefetch: bool = True  # read the next batch meanwhile; not where a name may be long in coming
+    prefetch: bool = True  # read the next batch ahead; not if the next name may come late
 
     def batches(self, names: Iterator[str]) -> Iterator[Read]:
-        """Batches of so many files; where some cannot be read, a batch has fewer images."""
+        """Batches of `batch_size` files; a batch has fewer images if some cannot be read."""
         read = map(self.read, iter(lambda: list(islice(names, self.batch_size)), []))
         yield from ahead(read, 1) if self.prefetch else read
 
@@ -120,7 +120,7 @@ class Job:
                 before = _judged(self._source(images)) if self.compare else [None] * len(images)
                 prediction = self.adapter.predict(images)
                 after = _judged(prediction.logits)
-            except TaprError as error:  # the adapter is as it was: the next batch may do
+            except TaprError as error:  # the adapter is unchanged: the next batch may succeed
                 rows |= {name: Row(name, error=str(error)) for name in readable}
             else:
                 told = prediction.health
@@ -151,7 +151,7 @@ class Job:
         """The images that the unadapted model has finite logits for, and a note on the others."""
         try:
             finite = self._source(images).isfinite().all(1)
-        except Exception:  # the check, which tries all of them again, says why
+        except Exception:  # the check tries all of them again and says why
             return images, []
         bad = len(images) - int(finite.sum())
         if bad in (0, len(images)):
@@ -164,8 +164,8 @@ class Job:
             return []
         name = self._called(first) or f"class {first}"
         return [
-            f"the unadapted model calls all {len(logits)} images of the first batch {name}: if they"
-            " are not, look at the preprocessing (size, mean, deviation)"
+            f"the unadapted model predicts {name} for all {len(logits)} images of the first batch:"
+            " if that is wrong, look at the preprocessing (size, mean, deviation)"
         ]
 
     def _source(self, images: Tensor) -> Tensor:

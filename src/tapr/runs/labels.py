@@ -1,4 +1,4 @@
-"""Names of the classes, and the true classes of images, where they are known."""
+"""The names of the classes, and the true classes of images where they are known."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ _log = logging.getLogger("tapr.runs")
 
 
 def class_names(path: Path | None, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names in a file, or else those the model's config or training data gives; or none.
+    """The class names in a file, or else those of the model's config or training data, if any.
 
     The file has one name per line, or is JSON: a list, or numbers with names.
     """
@@ -32,7 +32,7 @@ def class_names(path: Path | None, config: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def check_count(names: Sequence[str], classes: int) -> None:
-    """Refuse another number of names than the model has classes."""
+    """Refuse names that are not as many as the model's classes."""
     if names and len(names) != classes:
         raise InputError(
             f"expected {classes} class names, as many as the model has classes, got {len(names)}"
@@ -69,7 +69,7 @@ def places(classes: Sequence[str], names: Sequence[str], outputs: int) -> list[i
 
 
 def placed(domain: Domain, names: Sequence[str], outputs: int) -> Domain:
-    """The domain with the model's outputs as labels, without images of classes it does not have."""
+    """The domain with the model's outputs as labels, without images of unknown classes."""
     if domain.labels is None:
         return domain
     found = places(domain.classes, names, outputs)
@@ -88,13 +88,13 @@ def placed(domain: Domain, names: Sequence[str], outputs: int) -> Domain:
 
 
 def numbered(classes: Sequence[str], places: Sequence[int | None], outputs: int) -> Iterator[str]:
-    """Names of a model's outputs that has none of its own: the data's, or numbers."""
+    """Names for the outputs of a model without class names: those of the data, or numbers."""
     called = {place: name for name, place in zip(classes, places, strict=True)}
     return (called.get(output, str(output)) for output in range(outputs))
 
 
 def _known(names: Sequence[str]) -> Mapping[str, int]:
-    """What the classes of these names may be called, and their places."""
+    """Every text by which one of these classes may be named, and the place of the class."""
     if tuple(names) == imagenet.names():
         return _of_imagenet()
     return {_plain(name): place for place, name in enumerate(names)}
@@ -117,7 +117,7 @@ def _plain(name: str) -> str:
 
 
 class Truth:
-    """The true class of an image by its path: from a CSV, or a folder named after the class."""
+    """The true class of an image by its path: from a CSV, or from the name of its folder."""
 
     def __init__(self, names: Sequence[str], path: Path | None = None) -> None:
         self._places = _known(names)
@@ -161,7 +161,7 @@ class Truth:
 
 
 def _is_utf8(text: str) -> bool:
-    """Did all bytes of a text that was read with `surrogateescape` make sense?"""
+    """Whether a text that was read with `surrogateescape` was valid UTF-8."""
     return not any("\udc80" <= letter <= "\udcff" for letter in text)
 
 

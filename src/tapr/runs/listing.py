@@ -21,8 +21,8 @@ class Listing(NamedTuple):
     """Paths of images, in the order in which they are predicted."""
 
     names: Iterable[str]  # as they are written down
-    root: Path  # what they are relative to
-    total: int | None  # None: they come one by one from elsewhere
+    root: Path  # the folder that they are relative to
+    total: int | None  # None: they come one by one from standard input
 
 
 def find(source: str, *, shuffle: bool = False, seed: int = 0) -> Listing:
@@ -50,7 +50,7 @@ def _shuffled(listing: Listing, seed: int) -> Listing:
 
 
 def _below(folder: Path, before: str = "") -> Iterator[str]:
-    """Paths of images relative to the folder, sorted; hidden ones and links to folders are not."""
+    """Sorted paths of images relative to the folder, without hidden ones and links to folders."""
     try:
         entries = sorted(os.scandir(folder / before), key=lambda entry: entry.name)
     except OSError as error:
@@ -80,7 +80,7 @@ def _read_list(path: Path) -> list[str]:
 
 
 def _may_be_read(path: Path) -> bool:
-    """Is it a file, or a FIFO like the shell's `<(command)`? A device may have no end."""
+    """Whether it is a file, or a FIFO like the shell's `<(command)`; a device may have no end."""
     mode = path.stat().st_mode
     return stat.S_ISREG(mode) or stat.S_ISFIFO(mode)
 

@@ -1,9 +1,9 @@
-"""Cells as tasks of Ray, on this machine or on a cluster; the driver alone writes records.
+"""Cells as tasks of Ray, on this machine or on a cluster; only the driver writes records.
 
-A task gets what there is of its cell, finishes it in a folder of its worker's own, and returns the
-finished file, which appears in the folder of the records whole or not at all. So a cell that ran
-twice, because a worker died or was cut off, is there once. A task has one thread, as a local
-process has, and its records are the same.
+A task gets the files of its cell so far, finishes the cell in a folder of its worker, and returns
+the finished file. The driver puts that into the folder of the records, complete or not at all, so
+that a cell which ran twice (a worker died or was cut off) is recorded once. A task has one thread,
+like a local process, and makes the same records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tapr.runs.parallel import ONE_THREAD, Cells, Event, reason, usable_cores
 from tapr.runs.spec import Spec
 from tapr.runs.sweep import Task
 
-RETRIES = 10  # times that a cell runs again because its worker died
+RETRIES = 10  # how often a cell is run again because its worker died
 _STORE = 2**28  # bytes of a local Ray's object store; results are small
 
 
@@ -30,7 +30,8 @@ def run(
 ) -> Iterator[Event]:
     """Run the cells on the cluster at `address`, or on a Ray of this machine with `jobs` cores.
 
-    A cluster runs as many cells at once as it has cores. What fails is reported, the rest goes on.
+    A cluster runs as many cells at once as it has cores. A failed cell is reported and the others
+    go on.
     """
     if address is not None and jobs is not None:
         raise InputError(
@@ -61,7 +62,7 @@ def run(
 
 
 def _begun(folder: Path, file: str) -> dict[str, bytes]:
-    """What an interrupted run left of a cell: its file so far, and the adapter's states."""
+    """The files that an interrupted run left of a cell: its records, and the adapter's states."""
     stem = file.removesuffix("jsonl")
     paths = folder.iterdir() if folder.is_dir() else ()
     return {path.name: path.read_bytes() for path in paths if path.name.startswith(stem)}
@@ -70,7 +71,7 @@ def _begun(folder: Path, file: str) -> dict[str, bytes]:
 def _written(
     task: Task, folder: Path, content: bytes, begun: Mapping[str, bytes]
 ) -> Iterator[Event]:
-    """Write a finished file, and say what is new in it."""
+    """Write a finished file, and yield the events that are new in it."""
     path = folder / task.cell.file
     with files.atomic(path) as part:
         part.write_bytes(content)
@@ -85,7 +86,7 @@ def _written(
 
 @cache
 def _cells() -> Cells:
-    """The cells of this worker, in a folder of its own."""
+    """The cells of this worker, which has its own folder."""
     process.prepare()
     torch.set_num_threads(1)
     return Cells(Path(tempfile.mkdtemp(prefix="tapr-")))

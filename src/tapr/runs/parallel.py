@@ -1,8 +1,8 @@
-"""Cells in processes of their own, one thread each: as many at once as asked for.
+"""Runs cells in several processes with one thread each.
 
-A cell is computed by the same code with one thread wherever it runs, so the number of processes
-changes nothing but the time. A process that outlives its parent would write beside the next one's
-into the same file: it ends with its parent.
+A cell is computed by the same code with one thread wherever it runs, so that the number of
+processes changes nothing but the time. A process ends with its parent: otherwise it could write
+into the same file as a process of the next run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tapr.runs.bench import Bench, Cell
 from tapr.runs.spec import Spec
 from tapr.runs.sweep import Task
 
-PATIENCE = 10  # seconds that a process asked to end gets
+PATIENCE = 10  # seconds that a process has to end when it is asked to
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class Event(NamedTuple):
-    """Something happened to a cell: it began, a batch is done, all are, or it failed."""
+    """News of a cell: it began, a batch is done, all batches are done, or it failed."""
 
     kind: Literal["start", "batch", "done", "failed"]
     cell: Cell
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Worker:
-    """A process, the way to talk with it, and the cell it has."""
+    """A process, the pipe to it, and the cell that it runs."""
 
     process: SpawnProcess
     pipe: Connection
@@ -53,12 +53,12 @@ class Worker:
     def give(self, task: Task) -> Event:
         """Let the process run a cell."""
         self.cell = task.cell
-        with suppress(OSError):  # it died: hearing from it will say so
+        with suppress(OSError):  # the process died: `hear` reports it
             self.pipe.send((task.spec, task.cell.file))
         return Event("start", task.cell)
 
     def hear(self) -> Event:
-        """Wait for the next news of the process's cell."""
+        """Wait for the next event of the process's cell."""
         assert self.cell is not None
         try:
             kind, detail = self.pipe.recv()
@@ -76,7 +76,7 @@ class Worker:
 
 
 class Cells:
-    """The cells that a process runs one after another: their data and model stay in memory."""
+    """Runs the cells of a process one after another; data and model stay in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,7 +108,7 @@ def usable_cores() -> int:
 
 
 def run(tasks: Sequence[Task], folder: Path, jobs: int) -> Iterator[Event]:
-    """Run the cells, `jobs` at once; what fails is reported and the rest goes on."""
+    """Run the cells, `jobs` at once; a failed cell is reported and the others go on."""
     waiting = deque(tasks)
     idle: list[Worker] = []
     busy: dict[Connection, Worker] = {}
@@ -142,7 +142,7 @@ def _start(folder: Path) -> Worker:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes started now do not hear Ctrl-C: the parent does, a moment later, and ends them."""
+    """Processes started within do not receive Ctrl-C; the parent does, and ends them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows: `_work` ignores it
         yield
         return
@@ -155,7 +155,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _work(pipe: Connection, folder: Path) -> None:
-    """The worker's whole life: cells, one after another, until the parent ends it."""
+    """The main loop of a worker: it runs cells until the parent ends it."""
     process.prepare()
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,7 @@
 """Predictions on disk: a CSV that grows batch by batch, and a folder beside it to resume from.
 
-The folder holds what was asked for (`run.json`) and, while the run is unfinished, the adapter's
-saved state.
+The folder holds the request (`run.json`) and, while the run is unfinished, the adapter's saved
+state.
 """
 
 import csv
@@ -21,11 +21,11 @@ from tapr.errors import DataError, InputError
 from tapr.runs.store import LOCK, Store, environment, locked
 
 RECORD = "run.json"
-_OURS = re.compile(rf"{re.escape(LOCK)}|\d+\.state|\..*\.part")  # what a kill may leave without it
+_OURS = re.compile(rf"{re.escape(LOCK)}|\d+\.state|\..*\.part")  # files that a kill may leave
 
 
 class Row(NamedTuple):
-    """One image of the CSV; what is not known is None, and an empty field in the file."""
+    """One image of the CSV; None means not known, and is an empty field in the file."""
 
     path: str
     predicted: int | None = None
@@ -52,32 +52,32 @@ class Predictions:
         self._store = Store(path, self.folder)
 
     def check_free(self) -> None:
-        """Refuse what `locked` would refuse, and write nothing."""
+        """Raise the errors that `locked` would raise, but write nothing."""
         if self.folder.is_dir():
             with self.locked():
                 pass
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the right to write; one process at a time, and only into a folder of ours."""
+        """Lock the folder for this process; refuse a folder that tapr did not make."""
         names = os.listdir(self.folder) if self.folder.is_dir() else []
         if RECORD not in names and not all(map(_OURS.fullmatch, names)):
             raise DataError(
                 f"the folder {self.folder} was not made by tapr adapt: choose another file with"
-                " --out, or move the folder away"
+                " --out, or move the folder"
             )
         with locked(self.folder):
             yield
 
     def record(self) -> dict[str, Any] | None:
-        """What was asked for and the summary, None while unfinished; None for a new run."""
+        """The request and the summary, which is None while unfinished; None for a new run."""
         path = self.folder / RECORD
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             if self.path.exists():
                 raise DataError(
-                    f"{self.path} is there already and was not written by tapr adapt: choose"
+                    f"{self.path} already exists and was not written by tapr adapt: choose"
                     " another file with --out, or remove it"
                 ) from error
             return None
@@ -86,9 +86,9 @@ class Predictions:
         return _checked(path, content)
 
     def begin(self, identity: Mapping[str, Any], **more: Any) -> None:
-        """Write down what is asked for, and remove what an earlier run has left.
+        """Save the request, and remove the files of an earlier run.
 
-        A kill on the way leaves the earlier run, or the new one before its first batch.
+        A kill in between leaves the earlier run, or the new one before its first batch.
         """
         self._store.forget()
         content = {"identity": identity, "environment": environment(), "summary": None, **more}
@@ -96,7 +96,7 @@ class Predictions:
         self.path.unlink(missing_ok=True)
 
     def check_same(self, identity: Mapping[str, Any]) -> None:
-        """Refuse to resume a run that something else was asked of."""
+        """Refuse to resume a run that began with another request."""
         begun = (self.record() or {}).get("identity", {})
         now = json.loads(json.dumps(identity))
         for key in {**begun, **now}:
@@ -107,7 +107,7 @@ class Predictions:
                 )
 
     def resume(self, adapter: Adapter) -> None:
-        """Bring the adapter and the CSV to the newest saved state."""
+        """Return the adapter and the CSV to the newest saved state."""
         self._store.resume(adapter)
 
     def kept(self, adapter: Adapter) -> AbstractContextManager[None]:
@@ -115,7 +115,7 @@ class Predictions:
         return self._store.kept(adapter)
 
     def append(self, rows: Iterable[Row], adapter: Adapter) -> None:
-        """Write the rows of a batch in one piece, and the adapter's state when it is time."""
+        """Write the rows of a batch in one piece, and save the adapter's state when it is due."""
         text = io.StringIO()
         if self._empty():
             _write_line(text, Row._fields)
@@ -124,7 +124,7 @@ class Predictions:
         self._store.append(text.getvalue().encode("utf-8", "surrogateescape"), adapter)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Write down the summary; the adapter's state is no longer needed."""
+        """Save the summary; the adapter's state is no longer needed."""
         self._write({**(self.record() or {}), "summary": summary})
         self.tidy()
 
@@ -155,7 +155,7 @@ class Predictions:
 
 
 def _checked(path: Path, content: Any) -> dict[str, Any]:
-    """The content of a run.json, if it has what `tapr adapt` writes there."""
+    """The content of a run.json, checked to be what `tapr adapt` writes there."""
     kinds = {"identity": dict, "classes": int, "summary": dict | None}
     for key, kind in kinds.items():
         if not isinstance(content, dict) or key not in content:

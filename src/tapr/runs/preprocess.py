@@ -1,4 +1,4 @@
-"""Preprocessing: images resized, cropped and normalised as the model's config asks."""
+"""Preprocessing: how images are resized, cropped and normalised, from the model's config."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,12 +15,12 @@ from tapr.models import PACKAGED, SHIPPED, contract, inputs
 from tapr.runs.device import usable
 from tapr.runs.spec import Spec
 
-# timm's words for what there is to know.
+# The settings, by timm's names.
 KEYS = ("input_size", "crop_pct", "crop_mode", "interpolation", "mean", "std")
 
 
 def config(model: nn.Module, name: str) -> dict[str, Any]:
-    """Find the settings of a model's input: what it says itself, or a JSON file beside it says.
+    """Find the settings of a model's input: its own config, or that of a JSON file beside it.
 
     The file is NAME.json, or config.json in the same folder, in timm's layout.
     """
@@ -31,16 +31,16 @@ def config(model: nn.Module, name: str) -> dict[str, Any]:
 
 
 class Prepared(NamedTuple):
-    """A model by name, ready for images in [0, 1], and what is known about its input."""
+    """A model by name, ready for images in [0, 1], and the facts about its input."""
 
     model: nn.Module
-    preprocessing: Preprocessing | None  # None where nobody says a size
-    config: dict[str, Any]  # what the model says about itself, in timm's words
-    notes: tuple[str, ...]  # where that and what was asked for contradict each other
+    preprocessing: Preprocessing | None  # None if no size is known
+    config: dict[str, Any]  # the model's own config, by timm's names
+    notes: tuple[str, ...]  # contradictions between the config and the request
 
     @property
     def fit(self) -> Preprocessing:
-        """The preprocessing, or a sentence when no size is known."""
+        """The preprocessing; an error when no size is known."""
         return self.preprocessing or preprocessing(self.config)
 
 
@@ -50,7 +50,7 @@ def prepared(
     given: Mapping[str, Any] | None = None,
     device: str = "cpu",
 ) -> Prepared:
-    """Find a model by name; `given` settings, in timm's words, win over its config's."""
+    """Find a model by name; `given` settings, by timm's names, override its config."""
     model = methods.find_model(name, architecture).eval()
     said = config(model, name)
     given = {key: value for key, value in (given or {}).items() if value is not None}
@@ -63,7 +63,7 @@ def prepared(
 
 
 def settings(spec: Spec) -> dict[str, Any]:
-    """What a spec says about the input of its model, in timm's words."""
+    """The settings of a spec for the input of its model, by timm's names."""
     return {
         "input_size": size_of(spec.size),
         "crop_pct": spec.crop,
@@ -74,7 +74,7 @@ def settings(spec: Spec) -> dict[str, Any]:
 
 
 def recorded(fit: Mapping[str, Any] | None) -> Preprocessing | None:
-    """How the images of a run were resized and cropped, as its record says."""
+    """How the images of a run were resized and cropped, from its record."""
     if not fit:
         return None
     channels, height, width = fit["size"]
@@ -82,7 +82,7 @@ def recorded(fit: Mapping[str, Any] | None) -> Preprocessing | None:
 
 
 def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
-    """Check settings in timm's words and turn them into a `Preprocessing`."""
+    """Check settings by timm's names and turn them into a `Preprocessing`."""
     given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
     if "input_size" not in given:
         raise InputError(
@@ -107,7 +107,7 @@ def preprocessing(settings: Mapping[str, Any]) -> Preprocessing:
 
 
 def size_of(text: str | None) -> list[int] | None:
-    """Channels, height and width, of `224` or `3x224x224`."""
+    """Channels, height and width from a text like `224` or `3x224x224`."""
     if text is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a benchmark is: data, model, methods, protocol. TOML and flags in, a checked spec out.
+"""The spec of a benchmark (data, model, methods, protocol), read from TOML and flags, and checked.
 
-`Spec` is the only list of the fields. The flags of the command line, the fields that a sweep may go
-over, what identifies a run and what must be equal for numbers to stand in one table follow from it.
+`Spec` is the only list of the fields. From it follow the flags of the command line, the fields that
+a sweep may go over, the identity of a run, and what must be equal for numbers to be in one table.
 Nothing heavy is imported before a spec is checked, since `tapr --help` needs the fields as well.
 """
 
@@ -40,12 +40,12 @@ READY: Registry[str] = Registry("spec", texts(files("tapr.runs") / "specs"))
 
 @dataclass(frozen=True)
 class Role:
-    """What a field is to the command line and to the tables of a report, unless it is as usual."""
+    """How the command line and the tables of a report treat a field, if not as usual."""
 
     flags: tuple[str, ...] | None = None  # None: the field's own name; (): no flag
-    common: bool = True  # must it be equal for numbers to stand in one table
-    # Is it left out of what identifies a run where it has its default? Fields that came later are,
-    # so that records from before them keep their names.
+    common: bool = True  # whether it must be equal for numbers to be in one table
+    # Whether its default is left out of a run's identity. This is so for fields that were added
+    # later, so that older records keep their names.
     later: bool = False
 
 
@@ -268,19 +268,19 @@ class Spec(BaseModel):
 
 
 def role(field: str) -> Role:
-    """What a field is to the command line and to the tables of a report."""
+    """How the command line and the tables of a report treat a field."""
     found = (part for part in Spec.model_fields[field].metadata if isinstance(part, Role))
     return next(found, Role())
 
 
 def kind(field: str) -> type:
-    """What a value of the field is, or of its list: a text, a whole number, ..."""
+    """The type of the field's value, or of the items of its list: a text, a whole number, ..."""
     leaves = set(_leaves(Spec.model_fields[field].annotation))
     return next(each for each in (bool, int, float, str) if each in leaves)
 
 
 def is_single(field: str) -> bool:
-    """Does the field have one value, which a flag sets and a sweep may go over?"""
+    """Whether the field has one value, which a flag sets and a sweep may go over."""
     outermost = get_origin(Spec.model_fields[field].annotation)
     return role(field).flags != () and outermost not in (tuple, dict)
 
@@ -294,7 +294,7 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 
 def common(spec: Spec) -> dict[str, Any]:
-    """The values that must be equal for numbers to stand in one table."""
+    """The values that must be equal for numbers to be in one table."""
     found = {field: getattr(spec, field) for field in Spec.model_fields if role(field).common}
     return {
         field: value
@@ -332,8 +332,8 @@ def replaced(
 ) -> dict[str, Any]:
     """The values of a spec with some of them replaced, and options of its methods changed.
 
-    Methods given as a list are labels of the spec itself, or variants. A folder in place of the
-    spec's data is predicted whole: the spec's number of images was meant for its own data.
+    Methods given as a list are labels of the spec itself, or variants. If a folder replaces the
+    spec's data, all its images are predicted: the spec's number was meant for its own data.
     """
     made = {**values, **overrides}
     if str(overrides.get("data", "")).startswith("folder:") and "images" not in overrides:
@@ -347,7 +347,7 @@ def replaced(
 
 
 def values(name: str, ready: Registry[str] = READY, size: str | None = None) -> dict[str, Any]:
-    """What a ready-made spec, or a TOML file by its path, says; not yet checked.
+    """The values of a ready-made spec, or of a TOML file by its path, before they are checked.
 
     `size` names one of the spec's `[sizes]`, a table of values that replace others.
     """
@@ -356,7 +356,7 @@ def values(name: str, ready: Registry[str] = READY, size: str | None = None) -> 
             text = Path(name).read_text(encoding="utf-8")
         except OSError as error:
             raise DataError(f"cannot read {name}: {error.strerror or error}") from error
-        except ValueError as error:  # or a name that no file can have
+        except ValueError as error:  # not UTF-8, or a name that no file can have
             raise InputError(f"expected TOML in UTF-8 in {name!r}: {error}") from error
     else:
         text = ready[name]

@@ -1,7 +1,7 @@
 """Runs on disk: a file that grows batch by batch, and beside it the adapter's saved states.
 
 A state is named after the length that the file had when it was saved. A kill at any time leaves a
-state and a file that fit together; what the file holds beyond that is cut off and done again.
+state and a file that fit together; batches in the file beyond that are cut off and done again.
 """
 
 import os
@@ -27,15 +27,15 @@ from tapr.process import Uninterrupted
 from tapr.records import BatchRecord, RunRecord
 
 LOCK = ".lock"
-SAVING = 0.05  # the share of the time that may go into saving states
+SAVING = 0.05  # the share of the time that saving states may take
 INTERRUPTIONS = (KeyboardInterrupt, SystemExit, GeneratorExit, SyncError)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the right to write into a folder of runs; one process at a time.
+    """Lock a folder of runs, so that one process at a time writes into it.
 
-    The lock's file is left there: whoever removed it would split the lock in two.
+    The lock's file stays there: if it were removed, two processes could each hold a lock.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def save_state(adapter: Adapter, path: Path) -> None:
-    """Save an adapter's state; a full disk is a DataError."""
+    """Save an adapter's state; raise a DataError if that fails, e.g. on a full disk."""
     try:
         adapter.save(path)
     except (StateError, OSError) as error:
@@ -68,12 +68,12 @@ class Store:
         self._prefix = prefix
         self._length = 0  # of the file after the last whole batch
         self._saved = 0  # the length that the newest state belongs to
-        self._batches = 0  # that the adapter had predicted by then
-        self._when = 0.0  # the moment at which that had been saved
+        self._batches = 0  # how many the adapter had predicted by then
+        self._when = 0.0  # when that state was saved
         self._took = 0.0  # seconds that saving it took
 
     def resume(self, adapter: Adapter) -> int:
-        """Bring the file and the adapter to the newest state that fits; return the file's length.
+        """Return file and adapter to the newest state that fits; return the file's length.
 
         Without such a state the file is emptied and the adapter left as it is.
         """
@@ -91,9 +91,9 @@ class Store:
         return length
 
     def append(self, data: bytes, adapter: Adapter | None = None) -> None:
-        """Write a batch in one piece, and the adapter's state after it when it is time.
+        """Write a batch in one piece, and save the adapter's state after it when that is due.
 
-        The next state is saved when the last one's saving is `SAVING` of the time since then.
+        A state is due when the last save took at most `SAVING` of the time since then.
         """
         with Uninterrupted():
             self._length = self._write(data)
@@ -116,7 +116,7 @@ class Store:
             raise
 
     def forget(self, but: int | None = None) -> None:
-        """Remove the saved states, except the one of a length, and files that a kill left half."""
+        """Remove the saved states, except one, and incomplete files that a kill left."""
         for length, path in self._states():
             if length != but:
                 path.unlink(missing_ok=True)
@@ -124,7 +124,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def _has_line_until(self, length: int) -> bool:
-        """Is the file that long at least, and does a line end there?"""
+        """Whether the file is at least that long, and a line ends there."""
         if length < 1 or not self.file.exists():
             return False
         with self.file.open("rb") as file:
@@ -143,7 +143,7 @@ class Store:
             raise DataError(f"cannot write {self.file}: {error.strerror or error}") from error
 
     def _save(self, adapter: Adapter) -> None:
-        """Save first, then drop the older state: a kill between the two leaves both."""
+        """Save the new state, then remove the older one: a kill between the two leaves both."""
         began = time.monotonic()
         save_state(adapter, self._folder / f"{self._prefix}{self._length}.state")
         self.forget(but=self._length)
@@ -156,7 +156,7 @@ class Store:
         return [(int(match[1]), path) for match, path in found]
 
     def _named(self, pattern: str) -> list[tuple[re.Match[str], Path]]:
-        """Files by a pattern of their whole name; a prefix may hold what a glob would expand."""
+        """Files whose whole name matches a pattern; a glob would expand a `*` in the prefix."""
         paths = self._folder.iterdir() if self._folder.is_dir() else ()
         found = [(re.fullmatch(pattern, path.name), path) for path in paths]
         return [(match, path) for match, path in found if match]
@@ -168,13 +168,13 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run: RunRecord | None = None
-        if path.exists() and b"\n" in path.read_bytes():  # else killed within its first line
+        if path.exists() and b"\n" in path.read_bytes():  # else it was killed within its first line
             self.run, _ = records.read(path)
         self._store = Store(path, path.parent, f"{path.stem}.")
 
     @property
     def finished(self) -> bool:
-        """Is there nothing left to do?"""
+        """Whether the run is finished."""
         return self.run is not None and self.run.end is not None
 
     def tidy(self) -> None:
@@ -182,7 +182,7 @@ class Journal:
         self._store.forget()
 
     def resume(self, adapter: Adapter) -> int:
-        """Bring the adapter and the file to the newest saved state; return the batches done."""
+        """Return adapter and file to the newest saved state; return the number of batches done."""
         length = self._store.resume(adapter)
         return self.path.read_bytes().count(b"\n") - 1 if length else 0
 
@@ -205,7 +205,7 @@ class Journal:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, commit, machine and time: what a result may depend on besides its spec."""
+    """The facts that a result may depend on besides its spec: versions, commit, machine, time."""
     return {
         "tapr": tapr.__version__,
         **{name: version(name) for name in ("torch", "numpy")},

@@ -1,10 +1,10 @@
-"""What adaptation did to a folder's predictions, and the signs that the model is collapsing.
+"""The summary of a folder's predictions: what adaptation changed, and signs of a collapse.
 
-A model that collapses forgets how to classify, and does so along the stream: its signs are looked
-for in the last part of it, relative to what the unadapted model says about the same images. The
-thresholds lie between streams of CIFAR-10 under each of 15 corruptions that gained accuracy (1,000
-to 10,000 images, all methods with their published learning rates), and Tent at 100 times its own,
-which ended near half of that.
+A collapsing model forgets along the stream how to classify. We therefore look for the signs in the
+last part of the stream, and compare with the unadapted model on the same images. The thresholds lie
+between streams of CIFAR-10 under each of 15 corruptions that gained accuracy (1,000 to 10,000
+images, all methods with their published learning rates), and Tent at 100 times its own, which ended
+near half of that.
 """
 
 import math
@@ -33,12 +33,12 @@ FIELDS = (
 )
 
 
-SIGNS = {"": " ", "ok": ".", "watch": "+", "harm": "#"}  # not looked at, and the verdicts
-ACTS = {"": " ", "answered": "a", "unlearnt": "u", "restarted": "r"}  # of the guard
-STRIP = 60  # signs at the most
-PARTS = 4  # of a stream; the first and the last are compared
+SIGNS = {"": " ", "ok": ".", "watch": "+", "harm": "#"}  # not compared, and the verdicts
+ACTS = {"": " ", "answered": "a", "unlearnt": "u", "restarted": "r"}  # what the guard did
+STRIP = 60  # the most signs of a strip
+PARTS = 4  # parts of a stream; the first and the last are compared
 ENOUGH = 200  # images in a part: then chance alone moves a share by 0.04 at most
-FEW = 100  # images in all, below which nothing is said
+FEW = 100  # with fewer images than this, no sign is reported
 TAKEOVER = 0.15  # growth of a class's share: 0.11 at most in the good streams, 0.17 to 0.25
 # Entropy of the last quarter, in parts of the most possible and of the unadapted model's: 0.05 and
 # 0.09 at most where PEST collapsed at 100 times its rate, 0.08 and 0.15 at least where it did not.
@@ -52,7 +52,7 @@ Columns = Mapping[str, Numbers]
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of a run. A pair is the unadapted model's (None: not compared), the adapted's."""
+    """The numbers of a run; of a pair, the first is the unadapted model's (None: not compared)."""
 
     images: int  # predicted
     failed: int  # not read, or not predicted
@@ -60,15 +60,15 @@ class Summary:
     changed: int | None  # predictions other than the unadapted model's
     agreement: tuple[float, float] | None  # with the unadapted model, in the first and last part
     entropy: tuple[float | None, float]  # mean, in nats
-    most_entropy: float  # that so many classes allow
+    most_entropy: float  # the highest possible with this number of classes
     confidence: tuple[float | None, float]  # mean
     known: int  # images whose class is known
     accuracy: tuple[float | None, float] | None  # over those
-    classes: list[tuple[str, int | None, int | None]]  # name, and images called so
+    classes: list[tuple[str, int | None, int | None]]  # name, and how many images are predicted so
     warnings: list[str]
     strip: str = ""  # health along the stream: a sign for each part of it, see `SIGNS`
-    acts: str = ""  # what the guard did along it, see `ACTS`
-    guard: dict[str, int] = field(default_factory=dict)  # what it did, to how many images
+    acts: str = ""  # what the guard did along the stream, see `ACTS`
+    guard: dict[str, int] = field(default_factory=dict)  # what the guard did, to how many images
 
 
 def summarise(rows: Iterable[Row], names: Sequence[str], refused: int = 0) -> Summary:
@@ -121,7 +121,7 @@ def _refusals(refused: int) -> Iterator[str]:
 
 
 def _strip(told: Sequence[str], signs: Mapping[str, str]) -> str:
-    """The last in the table of what was told of each part, as a sign; "" when nothing was."""
+    """A sign for each part of a stream: the worst that was recorded there; "" without any."""
     order = list(signs)
     places = np.array([order.index(word) if word in order else 0 for word in told], int)
     parts = np.array_split(places, min(STRIP, len(told)) or 1)
@@ -130,7 +130,7 @@ def _strip(told: Sequence[str], signs: Mapping[str, str]) -> str:
 
 
 def _columns(rows: Iterable[Row]) -> tuple[int, dict[str, Numbers], list[str]]:
-    """Rows without a prediction, the numbers of the others, NaN where unknown, and their health."""
+    """The number of failed rows, and of the others the numbers (NaN: unknown) and the health."""
     failed, columns = 0, {name: array("f") for name in FIELDS}
     told: list[str] = []
     for row in rows:
@@ -179,7 +179,7 @@ def signs(columns: Columns, names: Sequence[str]) -> list[str]:
 
 
 def _takeover(columns: Columns, names: Sequence[str]) -> Iterator[str]:
-    """Does a class lead, over the unadapted model or its even share, or over its own start?"""
+    """A warning if a class leads over the unadapted model or an even share, or over its start."""
     adapted, source = columns["predicted"], columns["source_predicted"]
     end = _shares(adapted[_last(adapted)], names), _shares(source[_last(source)], names)
     start = _shares(adapted[_first(adapted)], names), _shares(source[_first(source)], names)
@@ -189,8 +189,8 @@ def _takeover(columns: Columns, names: Sequence[str]) -> Iterator[str]:
     if growth[top] > TAKEOVER:
         yield (
             f"one class is taking over: {end[0][top]:.0%} of the last {_part(len(adapted)):,}"
-            f" images are called {names[top]} ({end[1][top]:.0%} by the unadapted model), of the"
-            f" first {start[0][top]:.0%} ({start[1][top]:.0%})"
+            f" images are predicted as {names[top]} ({end[1][top]:.0%} by the unadapted model), of"
+            f" the first ones {start[0][top]:.0%} ({start[1][top]:.0%})"
         )
 
 
@@ -199,8 +199,8 @@ def _no_entropy(columns: Columns, names: Sequence[str]) -> Iterator[str]:
     adapted, source = (float(columns[name][late].mean()) for name in ("entropy", "source_entropy"))
     if adapted < NO_ENTROPY * math.log(len(names)) and adapted < SHRUNK * source:
         yield (
-            f"entropy is near zero: {adapted:.4f} nats at the end, {source:.4f} by the unadapted"
-            " model; the adapted one is sure of everything"
+            f"the entropy is near zero: {adapted:.4f} nats at the end, {source:.4f} with the"
+            " unadapted model; the adapted model is certain about every image"
         )
 
 
@@ -209,8 +209,8 @@ def _fall(columns: Columns, names: Sequence[str]) -> Iterator[str]:
     start, end = float(same[_first(same)].mean()), float(same[_last(same)].mean())
     if start - end > FALL:
         yield (
-            f"agreement with the unadapted model falls along the stream, from {start:.0%} to"
-            f" {end:.0%}: the model drifts, or the images do"
+            f"the agreement with the unadapted model falls along the stream, from {start:.0%} to"
+            f" {end:.0%}: either the model or the images are drifting"
         )
 
 

@@ -1,7 +1,8 @@
-"""A spec over a grid: every combination is an ordinary benchmark, all cells in one folder.
+"""Sweeps: a spec over a grid of values; every combination is a benchmark, all in one folder.
 
-A value of the grid may be a table, which sets several things at once: a stream is a protocol, an
-order and their parameters. Its keys are fields of the spec, and options as `label.option`.
+A value of the grid may be a table that sets several things at once: a stream, for example, is a
+protocol, an order and their parameters. The table's keys are fields of the spec, or options written
+as `label.option`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def parse(assignments: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def expand(values: Mapping[str, Any], over: Over) -> list[Spec]:
-    """A spec for each combination; each method takes the keys that mean something to it."""
+    """A spec for each combination; each method takes the keys that it knows."""
     base = specs.make(values)
     for key, listed in over.items():
         if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
@@ -80,7 +81,7 @@ def expand(values: Mapping[str, Any], over: Over) -> list[Spec]:
 
 
 def _at_once(key: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The fields that a table sets, and the options as `--option` writes them."""
+    """The fields that a table sets, and its options in the form of `--option`."""
     allowed = [field for field in Spec.model_fields if field not in ("name", "about", "methods")]
     for inner in table:
         if "." not in inner and inner not in allowed:
@@ -90,7 +91,7 @@ def _at_once(key: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[s
 
 
 def tasks(made: Sequence[Spec], over: Over, folder: Path) -> list[Task]:
-    """Every cell of the specs once, in their order."""
+    """The cells of all specs, each once, in the order of the specs."""
     found: dict[str, Task] = {}
     for spec in made:
         for cell in Bench(spec, folder).cells:
@@ -100,12 +101,12 @@ def tasks(made: Sequence[Spec], over: Over, folder: Path) -> list[Task]:
 
 
 def fields_to_sweep() -> list[str]:
-    """The fields of a spec that have one value; the others are lists, and cross with everything."""
+    """The fields of a spec that have one value; the others are lists, of which all are run."""
     return [field for field in Spec.model_fields if specs.is_single(field)]
 
 
 def _changed(table: variants.Table, chosen: Mapping[str, Any], used: set[str]) -> variants.Table:
-    """A method's table with those of the chosen options that it knows."""
+    """A method's table, changed by those of the chosen options that the method knows."""
     for key, value in chosen.items():
         changed = variants.with_option(table, key, value)
         if changed is not None:

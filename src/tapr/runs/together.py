@@ -1,4 +1,4 @@
-"""A run that torchrun started in many processes: they adapt together, and the first one writes."""
+"""Runs that torchrun started in several processes: all adapt together, and the first one writes."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tapr.runs.device import AUTO
 from tapr.runs.store import Journal
 from tapr.types import Prediction
 
-VARIABLE = "TAPR_SYNC_SECONDS"  # how long processes wait for each other
+VARIABLE = "TAPR_SYNC_SECONDS"  # how many seconds processes wait for each other
 SECONDS = "300"
 
 
@@ -26,7 +26,7 @@ def processes() -> int:
 
 
 def is_first() -> bool:
-    """Is this the process that writes and prints?"""
+    """Whether this is the process that writes and prints."""
     group = sync.group()
     if group is not None:
         return group.rank == 0
@@ -35,7 +35,7 @@ def is_first() -> bool:
 
 @contextmanager
 def joined(device: str) -> Iterator[None]:
-    """Within, the processes that torchrun has started are a group; alone, nothing happens."""
+    """Join the processes that torchrun started into a group; does nothing without torchrun."""
     if processes() == 1:
         yield
         return
@@ -55,9 +55,9 @@ def joined(device: str) -> Iterator[None]:
 
 
 def resumed(journal: Journal, adapter: Adapter, device: str) -> int | None:
-    """Bring adapter and file to where the run stopped; the batches done, None if it is finished.
+    """Return adapter and file to where the run stopped; return the batches done, None if all.
 
-    Only the first process looks at the file; the others, of whatever number, take its state.
+    Only the first process reads the file; the others take its state.
     """
     group = sync.group()
     if group is None:
@@ -74,7 +74,7 @@ def resumed(journal: Journal, adapter: Adapter, device: str) -> int | None:
 
 
 def predicted(adapter: Adapter, images: torch.Tensor) -> Prediction:
-    """The prediction of a batch that every process has: each gives the adapter its share."""
+    """Predict a batch that every process has; each process gives its share to the adapter."""
     group = sync.group() if adapter.sync else None
     if group is None:
         return adapter.predict(images)

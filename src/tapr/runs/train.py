@@ -30,14 +30,14 @@ from tapr.runs.train_views import AUGMENTS
 FORMAT = "tapr-training-1"
 MOMENTUM = 0.9
 WARM_UP = 0.15  # the share of the steps in which the learning rate rises
-AVERAGING = 0.999  # how much of the averaged weights a step keeps, in a long training
+AVERAGING = 0.999  # the share of the averaged weights that a step keeps, in a long training
 SAMPLE = 5000 * 32 * 32  # pixels that the input normalisation is measured on
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a training: with the data and the number of threads, they fix the weights."""
+    """The settings of a training; with data and number of threads, they determine the weights."""
 
     dataset: str
     architecture: str = "small"
@@ -74,7 +74,7 @@ class Recipe:
 
 
 def recipe(dataset: str, **given: Any) -> Recipe:
-    """Return the recipe that the data set's entry asks for; what is given replaces its values.
+    """Return the recipe in the data set's entry; the given values replace its own.
 
     >>> recipe("digits", epochs=3).architecture
     'small-narrow'
@@ -98,8 +98,8 @@ class Training:
     """A model in training: iterate `run()`; `average` holds the weights to keep.
 
     A model with a rotation head learns both tasks in every step, as in Sun et al. (2020): the loss
-    is the sum of the classifier's and of the cross-entropy of the turns, on the same images turned
-    at random as TTT turns them.
+    is the sum of the classifier's and of the cross-entropy of the turns, on the same images, turned
+    at random as in TTT.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Training:
         self.history: list[dict[str, float]] = []
 
     def run(self) -> Iterator[Step]:
-        """Train to the last epoch; a checkpoint and the log are on disk after each."""
+        """Train to the last epoch; each epoch writes a checkpoint and the log."""
         total = self.recipe.epochs * self.per_epoch
         for epoch in range(len(self.history), self.recipe.epochs):
             started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Training augmentations and their losses: none, crop and flip, and AugMix on top of it."""
+"""Training augmentations and their losses: none, crop and flip, and AugMix after these."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ def augmix(
 
 
 def cropped_and_flipped(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Move each image [B, H, W, C] over a black border, mirror half: [B, C, H, W] in [0, 1]."""
+    """Shift each image [B, H, W, C] within a black border, mirror half; [B, C, H, W] in [0, 1]."""
     count, height, width, _ = images.shape
     down, right = height // PADDING, width // PADDING
     padded = functional.pad(images, (0, 0, right, right, down, down))

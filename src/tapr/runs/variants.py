@@ -15,7 +15,7 @@ Table = dict[str, Any]  # a method's own table: the key "method", and options
 
 
 def tables(methods: object) -> Any:
-    """A spec's methods as tables by label: a list holds variants, and a text labels itself."""
+    """A spec's methods as tables by label; a list holds variants, each its own label."""
     if isinstance(methods, list | tuple):
         for text in methods:
             if not isinstance(text, str):
@@ -37,7 +37,7 @@ def _table(label: str, table: Mapping[str, Any]) -> Table:
 
 
 def chosen(wanted: Sequence[str], defined: Mapping[str, Table]) -> dict[str, Table]:
-    """The methods of these texts: labels that are defined, and else variants."""
+    """The methods that these texts name: labels of the spec, or else variants."""
     from tapr.methods import known
 
     made: dict[str, Table] = {}
@@ -53,7 +53,7 @@ def chosen(wanted: Sequence[str], defined: Mapping[str, Table]) -> dict[str, Tab
 def with_option(table: Table, key: str, value: Any) -> Table | None:
     """A method's table with an option changed; None when the method does not know the option.
 
-    An option of the method's augmentation, such as the `m` of RandAugment, counts as its own.
+    An option of the method's augmentation, such as the `m` of RandAugment, counts as the method's.
     """
     if key in {*_options(table), "preset"}:
         return {**table, key: value}
@@ -85,7 +85,7 @@ def _augmentation_options(table: Table) -> set[str]:
 
 
 def with_options(methods: Mapping[str, Table], assignments: Sequence[str]) -> dict[str, Table]:
-    """The methods with the options that `NAME.key=value` and `key=value` texts change.
+    """The methods with options changed by texts such as `NAME.key=value` and `key=value`.
 
     A name is a label, or else that of a method: all variants of it are changed.
     """
@@ -116,7 +116,7 @@ def with_options(methods: Mapping[str, Table], assignments: Sequence[str]) -> di
 
 
 def _named(methods: Mapping[str, Table]) -> dict[str, list[str]]:
-    """The labels that a name stands for: itself, or all variants of a method."""
+    """For each name the labels that it stands for: itself, or all variants of a method."""
     found: dict[str, list[str]] = {}
     for label, table in methods.items():
         found.setdefault(table["method"], []).append(label)

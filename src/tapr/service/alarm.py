@@ -1,4 +1,4 @@
-"""A webhook that is told when the health of a stream changes."""
+"""A webhook that gets a message when the health of a stream changes."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ TIMEOUT = 5.0  # seconds
 
 
 class Alarm:
-    """Posts JSON to a URL, from a thread of its own, so that a slow receiver delays nobody."""
+    """Posts JSON to a URL from its own thread, so that a slow receiver delays no prediction."""
 
     def __init__(self, url: str) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
@@ -28,14 +28,14 @@ class Alarm:
         self._thread.start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Post the message soon."""
+        """Put the message into the queue; the thread posts it."""
         try:
             self._waiting.put_nowait(message)
         except queue.Full:
-            log.error("an alarm is dropped, as %s wait already: %s", WAITING, message)
+            log.error("dropped an alarm, since %s are waiting already: %s", WAITING, message)
 
     def close(self) -> None:
-        """Send what waits, for a moment at the most."""
+        """Send the waiting messages, if that does not take long."""
         try:
             self._waiting.put(None, timeout=1)
         except queue.Full:

@@ -1,4 +1,4 @@
-"""The shapes of answers, for the API's page and for whoever reads them."""
+"""The schemas of answers, for the API's page and for readers of this code."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ class Problem(BaseModel):
 
 
 class Control(BaseModel):
-    """What was done to a stream."""
+    """The answer to an operator's request: what was done to which stream."""
 
     stream: str
     done: str
@@ -38,7 +38,7 @@ class Image(BaseModel):
 
 
 class Judgement(BaseModel):
-    """The health of the stream."""
+    """The guard's verdict on the stream, its reason, and what the guard did."""
 
     verdict: str
     reason: str
@@ -46,7 +46,7 @@ class Judgement(BaseModel):
 
 
 class Predicted(BaseModel):
-    """The answer to images."""
+    """The answer to a request for predictions."""
 
     stream: str
     request: str
@@ -67,7 +67,7 @@ def predicted(
     top: int,
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The answer as JSON has it: a `Predicted`."""
+    """The answer as a JSON object, in the form of `Predicted`."""
     probabilities = answer.probabilities
     finite = probabilities.isfinite().all(1).tolist()
     values, classes = probabilities.nan_to_num().topk(min(top, probabilities.shape[1]))

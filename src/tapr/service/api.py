@@ -1,4 +1,4 @@
-"""What every endpoint does."""
+"""The endpoints of the API."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ T = TypeVar("T")
 NAME = f"^{NAMES.pattern}$"
 
 Name = Annotated[str, Path(alias="stream", pattern=NAME, description="The stream's name.")]
-Top = Annotated[int, Query(ge=1, le=10_000, description="How many of the likeliest classes.")]
+Top = Annotated[int, Query(ge=1, le=10_000, description="The number of classes to return.")]
 BODY = {
     "multipart/form-data": {
         "schema": {
@@ -101,7 +101,7 @@ class Api:
             )
 
     def needs(self, scope: str) -> Callable[[Request], Awaitable[None]]:
-        """A dependency: the caller has a token with the scope, and does not come too often."""
+        """A FastAPI dependency that checks the caller's token and scope, and limits its rate."""
 
         async def check(request: Request) -> None:
             address = request.client.host if request.client else ""
@@ -210,16 +210,16 @@ class Api:
     async def _do(
         self, request: Request, name: str, do: Callable[[Streams], str | None]
     ) -> JSONResponse:
-        """Let the owner do something to a stream, and note who asked for it."""
+        """Have the owner thread do something to a stream, and note who asked for it."""
         request.state.stream = name
         what = request.url.path.rpartition("/")[2] if request.method == "POST" else request.method
-        why = f"asked for by {request.state.caller}"
+        why = f"requested by {request.state.caller}"
         noted = partial(_noted, name=name, do=do, what=what, why=why)
         result = await self._answer(self.engine.ask(name, noted))
         return JSONResponse({"stream": name, "done": what, "result": result})
 
     async def _overview(self, stream: str | None) -> dict[str, Any]:
-        """What the dashboard shows: of this stream, or of the one that was used last."""
+        """The content of the dashboard, with this stream in detail, or the one used last."""
         report = await self._answer(self.engine.report())
         rows = shown.recent(report)
         if all(row["stream"] != stream for row in report.streams):
@@ -231,7 +231,7 @@ class Api:
         return await self._answer(self.engine.look(name, self.service.names))
 
     async def _answer(self, future: "Future[T]", end: float | None = None) -> T:
-        """What the engine answers, if it does so in time."""
+        """The engine's answer, or a refusal when it does not come in time."""
         seconds = self.settings.timeout if end is None else left(end)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
@@ -241,33 +241,33 @@ class Api:
     # The server.
 
     async def healthz(self) -> Response:
-        """Does the server live?"""
+        """Report that the server is alive."""
         return _yes_or_no(self.engine.alive)
 
     async def readyz(self) -> Response:
-        """Does the server take requests?"""
+        """Report whether the server takes requests."""
         return _yes_or_no(self.engine.alive and not self.service.stopping)
 
     async def metrics(self) -> Response:
-        """Numbers for Prometheus."""
+        """The metrics for Prometheus."""
         report = await self._answer(self.engine.report())
         return Response(self.service.metrics.text(report), media_type="text/plain; version=0.0.4")
 
     async def server(self) -> JSONResponse:
-        """What is served, and within which limits."""
+        """The model and method that are served, and the limits."""
         return JSONResponse(self.service.about(await self._answer(self.engine.report())))
 
     async def events(
         self, stream: Annotated[str | None, Query(pattern=NAME)] = None
     ) -> StreamingResponse:
-        """What the dashboard shows, every second, as server-sent events."""
+        """The content of the dashboard, every second, as server-sent events."""
 
         async def told() -> AsyncIterator[str]:
             while not self.service.stopping:
                 try:
                     content = await self._overview(stream)
                 except (Closed, Gone, Refused, TaprError):
-                    return  # the page connects anew
+                    return  # the page reconnects
                 yield f"data: {json.dumps(content)}\n\n"
                 await asyncio.sleep(EVERY)
 
@@ -277,7 +277,7 @@ class Api:
 def _noted(
     streams: Streams, name: str, do: Callable[[Streams], str | None], what: str, why: str
 ) -> str | None:
-    """Do something to a stream, and note that it was done. It may happen in another process."""
+    """Do something to a stream, and note it; this may run in another process."""
     result = do(streams)
     if name in streams.all:
         streams.all[name].seen.act(what, why)

@@ -2,10 +2,11 @@
 
 The server keeps the table of which replica has which stream. A stream stays where it is as long as
 its replica answers, so that no state is ever adapted in two places. When a replica is gone, the
-next image of each of its streams goes to another one, which takes the stream over with the state
-that is on disk (`shelf`). A request that was under way is sent again: it was not answered yet.
+next image of each of its streams goes to another replica, which takes over the stream with the
+state that is on disk (`shelf`). A request that was under way is sent again, since it has no answer
+yet.
 
-The server writes the record of predictions itself, before it answers. Nothing here knows Ray:
+The server itself writes the record of predictions, before it answers. This module does not use Ray:
 `call(number, what, *arguments)` reaches a replica, and raises `Gone` when there is none.
 """
 
@@ -30,10 +31,10 @@ from tapr.service.streams import FullError, Streams, UnknownError
 
 log = logging.getLogger("tapr.service")
 T = TypeVar("T")
-EVERY = 1.0  # seconds between looks at whether a replica answers
-PATIENCE = 10.0  # seconds that it has for that, before its streams go elsewhere
-TRIES = 4  # replicas that a request is sent to, one after the other
-STOPPING = 60.0  # seconds for the replicas to save their streams
+EVERY = 1.0  # seconds between two pings of a replica
+PATIENCE = 10.0  # seconds that a replica has to answer a ping, before its streams move
+TRIES = 4  # the most replicas that a request is sent to, one after the other
+STOPPING = 60.0  # seconds that the replicas have to save their streams
 
 
 class Gone(Exception):  # noqa: N818
@@ -41,13 +42,13 @@ class Gone(Exception):  # noqa: N818
 
 
 class Call(Protocol):
-    """Reaches the replica of a number."""
+    """A function that calls a method of the replica with this number."""
 
     def __call__(self, number: int, what: str, *arguments: Any) -> Coroutine[Any, Any, Any]: ...
 
 
 class Replica:
-    """One of the engines, in a process of its own; what `Cluster` calls."""
+    """One of the engines, in its own process, with the methods that `Cluster` calls."""
 
     def __init__(self, plan: Plan) -> None:
         self.id = uuid.uuid4().hex
@@ -55,7 +56,7 @@ class Replica:
         self._engine.start()
 
     async def ping(self) -> bool:
-        """Does the engine live?"""
+        """Whether the engine is alive."""
         return self._engine.alive
 
     async def predict(self, name: str, images: Tensor, request: str) -> Answer:
@@ -64,7 +65,7 @@ class Replica:
         return answer._replace(probabilities=answer.probabilities.cpu())
 
     async def ask(self, name: str, do: Callable[[Streams], Any]) -> tuple[Any, bool]:
-        """Have something done with a stream; is it there afterwards?"""
+        """Have the engine do something with a stream; also return whether the stream is left."""
         result = await asyncio.wrap_future(self._engine.ask(name, do))
         return result, name in self._engine.streams.all
 
@@ -75,18 +76,18 @@ class Replica:
         return await asyncio.wrap_future(self._engine.look(name, classes))
 
     async def report(self) -> tuple[str, Report]:
-        """What this process has done, under its name."""
+        """The name of this process, and its counters and streams."""
         return self.id, await asyncio.wrap_future(self._engine.report())
 
     async def close(self) -> None:
-        """Answer what waits, and save every stream."""
+        """Answer the waiting requests, and save every stream."""
         await asyncio.to_thread(self._engine.close)
 
 
 class Cluster:
-    """What `Engine` is to a server, on several replicas.
+    """Several replicas behind the interface of `Engine`.
 
-    `here` is an engine that is never started: it holds the folder, has the record of predictions,
+    `here` is an engine that is never started: it holds the folder and the record of predictions,
     and knows the streams that are on disk.
     """
 
@@ -94,17 +95,17 @@ class Cluster:
         self, here: Engine, call: Call, replicas: int, stop: Callable[[], None] = lambda: None
     ) -> None:
         self.facts, self._here, self._call, self._stop = here.facts, here, call, stop
-        self._rows = {row["stream"]: row for row in here.report().result().streams}  # the last seen
+        self._rows = {row["stream"]: row for row in here.report().result().streams}  # as last seen
         self._places: dict[str, int | None] = dict.fromkeys(self._rows)  # which replica has it
         self._down = [asyncio.Event() for _ in range(replicas)]
-        self._told: dict[str, Report] = {}  # by each process that ever was
+        self._told: dict[str, Report] = {}  # the last report of each process, also of ended ones
         self._stopping = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cluster", daemon=True)
         self._watchers: list[Future[None]] = []
 
     def start(self) -> None:
-        """Begin to answer, and to look after the replicas."""
+        """Begin to answer requests and to watch the replicas."""
         self._thread.start()
         self._watchers = [self._run(self._watch(number)) for number in range(len(self._down))]
 
@@ -115,11 +116,11 @@ class Cluster:
 
     @property
     def alive(self) -> bool:
-        """Does any replica answer?"""
+        """Whether any replica answers."""
         return not all(down.is_set() for down in self._down)
 
     def submit(self, name: str, images: Tensor, request: str) -> "Future[Answer]":
-        """Have images adapted on and predicted by the replica that has the stream."""
+        """Have the stream's replica adapt on images and predict them."""
         most = self._here.settings.max_streams
         check_name(name)
         if name not in self._places and len(self._places) >= most:
@@ -127,7 +128,7 @@ class Cluster:
         return self._run(self._predict(name, images, request))
 
     def ask(self, name: str, do: Callable[[Streams], T]) -> "Future[T]":
-        """Have something done with a stream by its replica."""
+        """Have the stream's replica do something with the stream."""
         return self._run(self._have_done(name, do))
 
     def look(self, name: str, classes: Sequence[str]) -> "Future[dict[str, Any]]":
@@ -135,11 +136,11 @@ class Cluster:
         return self._run(self._reach(name, "look", classes))
 
     def report(self) -> "Future[Report]":
-        """What all replicas have done, and all streams."""
+        """The counters of all replicas together, and all streams."""
         return self._run(self._report())
 
     def close(self) -> None:
-        """Have every stream saved, and stop."""
+        """Have the replicas save every stream, and stop."""
         if self._thread.is_alive():
             for watcher in self._watchers:
                 watcher.cancel()
@@ -174,7 +175,7 @@ class Cluster:
         return cast(T, result)
 
     async def _reach(self, name: str, what: str, *arguments: Any) -> Any:
-        """Call the stream's replica; another one, if that is gone."""
+        """Call the stream's replica, or another one if that is gone."""
         for left in reversed(range(TRIES)):
             number = self._place(name)
             try:
@@ -189,7 +190,7 @@ class Cluster:
         raise AssertionError("the last try returns or raises")
 
     def _place(self, name: str) -> int:
-        """The replica that has the stream; it goes to the one with the fewest, if none has it."""
+        """The replica of the stream; a stream without one goes to the replica with the fewest."""
         place = self._places.get(name)
         if place is not None and not self._down[place].is_set():
             return place
@@ -207,7 +208,7 @@ class Cluster:
         self._rows.pop(name, None)
 
     async def _call_or_lose(self, number: int, what: str, *arguments: Any) -> Any:
-        """Call a replica; `Gone` as soon as it is known to be."""
+        """Call a replica; raise `Gone` as soon as we know that it is gone."""
         call = asyncio.ensure_future(self._call(number, what, *arguments))
         down = asyncio.ensure_future(self._down[number].wait())
         try:
@@ -220,7 +221,7 @@ class Cluster:
             call.cancel()
 
     async def _watch(self, number: int) -> None:
-        """Know whether a replica answers."""
+        """Ping a replica again and again, and note whether it answers."""
         down = self._down[number]
         while True:
             try:
@@ -257,7 +258,7 @@ class Cluster:
         return {"replica": None, "in_memory": False} if gone else {}
 
     async def _close(self, number: int) -> None:
-        if self._down[number].is_set():  # whatever it had is on disk, or elsewhere
+        if self._down[number].is_set():  # its streams are on disk, or have moved
             return
         try:
             await asyncio.wait_for(self._call(number, "close"), STOPPING)

@@ -1,9 +1,9 @@
 """The queue, the batching window, and the one thread that owns the adapter.
 
-Requests of one stream that come within `max_wait` of each other are adapted on together, up to
-`max_batch` images. A request is never split: what comes in one request is in one batch. Of the
-streams with a batch that is due, the one that has waited longest is next. Between batches the owner
-does what operators ask for, and saves states that are due.
+Requests of one stream that come within `max_wait` of each other form one batch of up to `max_batch`
+images. A request is never split over two batches. Of the streams whose batch is due, the one that
+has waited longest is next. Between batches the owner thread does what operators ask for, and saves
+the states that are due.
 """
 
 import logging
@@ -33,13 +33,13 @@ from tapr.types import Health, Prediction
 
 log = logging.getLogger("tapr.service")
 JOURNAL = "predictions.sqlite"
-TURN = 0.25  # seconds at most between looks at what is due
-MEMORY = 0.1  # how much the last batch counts in the mean time per image
+TURN = 0.25  # the most seconds between two checks of what is due
+MEMORY = 0.1  # the weight of the last batch in the mean time per image
 T = TypeVar("T")
 
 
 class Busy(Exception):  # noqa: N818
-    """The queue is full; come back after `seconds`."""
+    """The queue is full; the caller may try again after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
@@ -53,17 +53,17 @@ class Closed(Exception):  # noqa: N818
 class Timings(NamedTuple):
     """Seconds that an answer took."""
 
-    waiting: float  # for others of the batch, and for its turn
+    waiting: float  # for the rest of the batch, and for its turn
     predicting: float
 
 
 class Answer(NamedTuple):
-    """What a request is told."""
+    """The answer to a request for predictions."""
 
     probabilities: Tensor  # [B, K]; not finite where the model's logits are not
     mode: Mode
     health: Health
-    batch: int  # of the stream, from 1
+    batch: int  # the number of the batch in its stream, from 1
     together: int  # images in the batch
     timings: Timings
 
@@ -71,16 +71,16 @@ class Answer(NamedTuple):
 class Waiting(NamedTuple):
     """A request in the queue."""
 
-    name: str  # of the stream
+    name: str  # the stream's name
     images: Tensor  # [B, C, H, W]
-    request: str  # its id
+    request: str  # the request's id
     came: float
     answer: "Future[Answer]"
     trace: Context  # the request's, for OpenTelemetry
 
 
 class Engine:
-    """Answers requests from one adapter on one thread; `submit` and `ask` may come from any."""
+    """Answers requests with one adapter on one thread; any thread may call `submit` and `ask`."""
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
     facts: Facts  # set by whoever makes the engine
@@ -105,7 +105,7 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="owner", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         self._thread.start()
 
     @property
@@ -115,11 +115,11 @@ class Engine:
 
     @property
     def alive(self) -> bool:
-        """Does the owner live?"""
+        """Whether the owner thread is alive."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Answer what waits, save every stream, and stop."""
+        """Answer the waiting requests, save every stream, and stop."""
         with self._news:
             self._stopping = True
             self._news.notify()
@@ -132,7 +132,7 @@ class Engine:
                 open_thing.close()
 
     def submit(self, name: str, images: Tensor, request: str) -> "Future[Answer]":
-        """Have images adapted on and predicted; `Busy` when too many wait already."""
+        """Have the stream adapt on images and predict them; raises `Busy` if the queue is full."""
         answer: Future[Answer] = Future()
         with self._news:
             if self._stopping:
@@ -146,7 +146,7 @@ class Engine:
         return answer
 
     def ask(self, name: str, do: Callable[[Streams], T]) -> "Future[T]":
-        """Have something done with a stream by the owner of all, before the next batch."""
+        """Have the owner thread do something with a stream, before the next batch."""
         done: Future[T] = Future()
         with self._news:
             if self._stopping:
@@ -156,7 +156,7 @@ class Engine:
         return done
 
     def report(self) -> "Future[Report]":
-        """What the engine has done, and its streams."""
+        """The counters of the engine, and its streams."""
         streams, now = self.streams, self.streams.clock()
         rows = tuple(shown.row(stream, now) for stream in list(streams.all.values()))
         counts = (self.batches, self.steps, self.refused, streams.failures, self.waiting)
@@ -179,7 +179,7 @@ class Engine:
             log.exception("the streams could not all be saved")
 
     def _turn(self) -> bool:
-        """Do the next thing; False when all is done and the engine is to stop."""
+        """Do the next piece of work; False when all is done and the engine is to stop."""
         asked, batch = self._next()
         if asked is not None:
             _settle(asked[0], lambda: asked[1](self.streams))
@@ -189,7 +189,7 @@ class Engine:
             return False
         try:
             self.streams.tidy()
-        except Exception:  # the next turn comes all the same
+        except Exception:  # the next turn tries again
             log.exception("a stream could not be saved or moved to disk")
         return True
 
@@ -206,7 +206,7 @@ class Engine:
             return None, self._take(due) if due is not None else []
 
     def _due(self, now: float) -> tuple[str | None, float]:
-        """The stream whose batch is next, or in how many seconds the first one will be due."""
+        """The stream whose batch is due, or else the seconds until the first one is."""
         ready: list[tuple[float, str]] = []
         soonest = TURN
         for name, queue in self._queues.items():
@@ -230,7 +230,7 @@ class Engine:
         return [each for each in batch if each.answer.set_running_or_notify_cancel()]
 
     def _answer(self, batch: list[Waiting]) -> None:
-        """Answer the requests of one stream together; where that fails, one by one."""
+        """Answer the requests of one stream together, or one by one if that fails."""
         try:
             answers = self._predict(batch)
         except Exception as error:
@@ -288,7 +288,7 @@ class Engine:
     def _mode(self, stream: Stream, came: float, images: int) -> Mode:
         budget = self.settings.budget
         if budget is not None and self.clock() - came + images * self.pace > budget:
-            self.pace *= 1 - MEMORY / 10  # one slow moment passes
+            self.pace *= 1 - MEMORY / 10  # so that one slow batch is forgotten
             return "late"
         return "frozen" if stream.about.frozen else "adapted"
 
@@ -316,7 +316,7 @@ class Engine:
             )
 
     def _remember(self, stream: Stream, images: Tensor, probabilities: Tensor, mode: Mode) -> None:
-        """Count, and keep what is shown."""
+        """Count the images, and keep what the dashboard shows."""
         stream.about.images += len(images)
         stream.about.batches += 1
         self.images[mode] += len(images)

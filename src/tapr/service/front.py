@@ -1,4 +1,4 @@
-"""What every request goes through: an id, where it may come from, headers, the log."""
+"""The middleware around every request: its id, its allowed origins, headers, the log."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ INTERNAL = "the server failed; its log says more under this request's id"
 
 
 class Front:
-    """An ASGI application around another one."""
+    """An ASGI middleware: an application around another one."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Lines(logging.Formatter):
             if hasattr(record, field):
                 content[field] = getattr(record, field)
         if "stream" not in content and tracing.STREAM.get() is not None:
-            content["stream"] = tracing.STREAM.get()  # the guard's messages do not name it
+            content["stream"] = tracing.STREAM.get()  # the guard's own messages do not name it
         if "seconds" in content:
             content["seconds"] = round(content["seconds"], 6)
         if record.exc_info:

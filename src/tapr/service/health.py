@@ -1,4 +1,4 @@
-"""The health of a stream: what the adapter's guard says, and what no guard needs to say."""
+"""The health of a stream: the guard's verdict, and failures that show without the guard."""
 
 from typing import get_args
 
@@ -8,9 +8,9 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 def health(prediction: Prediction, before: Health) -> Health:
-    """The health of a stream after a prediction; the one before where the guard did not look.
+    """The health of a stream after a prediction, or the earlier one if the guard did not look.
 
-    It is the prediction's own and not `adapter.health()`, which may be of another stream's batch.
+    We read it from the prediction, since `adapter.health()` may belong to another stream's batch.
     """
     odd = int((~prediction.logits.isfinite()).any(1).sum())
     if odd:

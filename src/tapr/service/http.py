@@ -1,4 +1,4 @@
-"""The application: endpoints, pages, and what every error becomes."""
+"""The FastAPI application: endpoints, pages, and the answers to errors."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -74,7 +74,7 @@ def _sent(make: Callable[[], Response]) -> Callable[[], Awaitable[Response]]:
 
 
 def _refusals(app: FastAPI) -> None:
-    """Every error becomes a status and a sentence; none holds a path of the server."""
+    """Answer every error with a status and a sentence that names no path of the server."""
 
     def say(request: Request, status: int, sentence: str, **headers: str) -> JSONResponse:
         return problem(status, sentence, request.state.request, headers)
@@ -93,7 +93,7 @@ def _refusals(app: FastAPI) -> None:
 
     @app.exception_handler(TaprError)
     async def wrong(request: Request, error: TaprError) -> JSONResponse:
-        if isinstance(error, DataError):  # whose sentence may name a path
+        if isinstance(error, DataError):  # its sentence may name a path
             sentence = "the server cannot write its files; its log says why"
             return say(request, 503, sentence, **{"Retry-After": "5"})
         status = {UnknownError: 404, FullError: 403, StateError: 409}.get(type(error), 422)

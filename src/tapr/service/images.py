@@ -1,4 +1,4 @@
-"""Bodies of requests to tensors: image files, .npy arrays, or JSON with base64.
+"""Turn the bodies of requests into tensors: image files, .npy arrays, or JSON with base64.
 
 | content type               | body                                              |
 |----------------------------|---------------------------------------------------|
@@ -9,8 +9,8 @@
 | `application/json`         | `{"images": ["<base64 of an image file>", ...]}`  |
 
 Files are resized and cropped as the model's preprocessing says; an array has the model's own size.
-Nothing here trusts a number that a body gives: sizes are compared with what has arrived, before
-memory is taken for them.
+We trust no size that a body states: we compare it with the bytes that arrived before we allocate
+memory for it.
 """
 
 import base64
@@ -32,7 +32,7 @@ from tapr.datasets.preprocessing import Preprocessing
 from tapr.errors import DataError, InputError
 from tapr.streams.stream import as_tensor
 
-_HEADER = 1000  # bytes of a .npy header at the most
+_HEADER = 1000  # the most bytes of a .npy header
 _FIELDS = (
     re.compile(r"'descr': *'([^']{1,20})'"),
     re.compile(r"'fortran_order': *(True|False)"),
@@ -49,14 +49,14 @@ class Limits(NamedTuple):
 
 
 def from_files(files: Sequence[bytes], limits: Limits, done: Preprocessing) -> Tensor:
-    """Images [B, C, H, W] in [0, 1] of encoded files."""
+    """Images [B, C, H, W] in [0, 1] from encoded files."""
     _check_count(len(files), limits)
     pixels = [done.prepare(_decoded(data, place, limits)) for place, data in enumerate(files)]
     return as_tensor(np.stack(pixels))
 
 
 def from_json(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
-    """Images of `{"images": [base64, ...]}`."""
+    """Images from a body `{"images": [base64, ...]}`."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -68,12 +68,12 @@ def from_json(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
     try:
         files = [base64.b64decode(text, validate=True) for text in texts]
     except (binascii.Error, ValueError) as error:
-        raise InputError(f"expected images as base64 texts, got another: {error}") from None
+        raise InputError(f"expected images as base64 texts, got one that is not: {error}") from None
     return from_files(files, limits, done)
 
 
 def from_array(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
-    """Images of a .npy file: uint8 [B, H, W, C], or float32 [B, C, H, W] in [0, 1]."""
+    """Images from a .npy file: uint8 [B, H, W, C], or float32 [B, C, H, W] in [0, 1]."""
     written, shape, data = _npy(body)
     channels, height, width = done.size
     if written not in _KINDS:
@@ -101,8 +101,8 @@ def from_array(body: bytes, limits: Limits, done: Preprocessing) -> Tensor:
 def _npy(body: bytes) -> tuple[str, tuple[int, ...], bytes]:
     """Kind, shape and data of a .npy file.
 
-    numpy's own reader evaluates the header as Python. Under load, called by several threads, it
-    refused the valid header of one in 10,000 requests (Python 3.11, numpy 2.4).
+    We do not use numpy's own reader, which evaluates the header as Python: under load, called by
+    several threads, it refused a valid header in one of 10,000 requests (Python 3.11, numpy 2.4).
     """
     bytes_of_length = {b"\x01\x00": 2, b"\x02\x00": 4}.get(body[6:8], 0)
     start = 8 + bytes_of_length
@@ -111,7 +111,7 @@ def _npy(body: bytes) -> tuple[str, tuple[int, ...], bytes]:
     found = [pattern.search(header) for pattern in _FIELDS]
     if body[:6] != b"\x93NUMPY" or not bytes_of_length or None in found:
         raise InputError(
-            f"expected a .npy file, as numpy.save writes it, got {len(body)} bytes that are none"
+            f"expected a .npy file, as numpy.save writes it, got {len(body)} bytes of another kind"
         )
     kind, by_column, sides = (each[1] for each in found if each is not None)
     shape = tuple(int(side) for side in sides.replace(",", " ").split())
@@ -128,7 +128,7 @@ def _decoded(data: bytes, place: int, limits: Limits) -> Image.Image:
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
     except Exception:
-        raise InputError(f"image {place} is not an image, or of an unknown kind") from None
+        raise InputError(f"image {place} is not an image of a known format") from None
     if width * height > limits.pixels:
         raise InputError(
             f"expected images of at most {limits.pixels} pixels, image {place} has {width} x"

@@ -1,7 +1,7 @@
 """The record of predictions: an SQLite file, written before a prediction is answered.
 
-A batch is one transaction in write-ahead mode: a server that is killed at any moment has the record
-of every prediction that it answered. A power cut may take the last ones (`PRAGMA synchronous` is
+A batch is one transaction in write-ahead mode: a server that is killed at any moment has recorded
+every prediction that it answered. A power cut may lose the last ones (`PRAGMA synchronous` is
 NORMAL).
 """
 
@@ -32,7 +32,7 @@ INDEX = "CREATE INDEX IF NOT EXISTS by_request ON predictions (request)"
 
 
 class Row(NamedTuple):
-    """One image's prediction."""
+    """The prediction for one image."""
 
     stream: str
     batch: int
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 def rows(stream: str, batch: int, request: str, probabilities: Tensor, mode: str) -> Iterator[Row]:
-    """What is written down of a request's probabilities [B, K]."""
+    """The rows that record a request's probabilities [B, K]."""
     values, classes = probabilities.max(1)
     for image, (value, place) in enumerate(zip(values.tolist(), classes.tolist(), strict=True)):
         predicted, probability = (place, value) if value == value else (None, None)
@@ -66,7 +66,7 @@ class Journal:
             raise DataError(f"cannot log predictions in {path}: {error}") from error
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write the rows of a batch, all or none; they are there when this returns."""
+        """Write the rows of a batch, all or none; they are in the file when this returns."""
         now = time.time()
         try:
             self._file.execute("BEGIN IMMEDIATE")
@@ -85,5 +85,5 @@ class Journal:
             raise DataError(f"predictions cannot be logged: {error}") from error
 
     def close(self) -> None:
-        """Bring everything into the one file."""
+        """Move everything from the write-ahead log into the one file."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""What Prometheus reads. Streams have no label of their own: there may be too many."""
+"""The metrics for Prometheus. Streams are no label of them, since there may be too many."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """The numbers of a server."""
+    """The metrics of a server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -29,7 +29,7 @@ class Metrics:
         )
 
     def text(self, report: Report) -> bytes:
-        """The numbers in Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         self._told.report = report
         return generate_latest(self._registry)
 

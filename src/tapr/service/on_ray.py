@@ -1,8 +1,8 @@
 """`tapr serve --on ray`: the replicas of a server as deployments of Ray Serve.
 
-Each replica is an application of Ray Serve with one process, so that a call reaches that one and no
-other; Ray's own multiplexing only prefers a replica, and would adapt one stream in two places. Ray
-keeps the processes alive and chooses their machines; HTTP stays with the server (`server`).
+Each replica is an application of Ray Serve with one process, so that a call reaches exactly that
+process. Ray's own multiplexing only prefers a replica: it could adapt one stream in two places. Ray
+keeps the processes alive and chooses their machines. HTTP stays with our server (`server`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ GRACE = 30  # seconds for a replica to save its streams when Ray stops it
 
 
 class Deployed(Replica):
-    """A replica in a process of Ray's."""
+    """A replica in a process that Ray runs."""
 
     def __init__(self, plan: Plan) -> None:
         log_lines()  # into Ray's logs
         super().__init__(plan)
 
-    def __del__(self) -> None:  # what Ray Serve calls when it stops a replica
+    def __del__(self) -> None:  # Ray Serve calls this when it stops a replica
         self._engine.close()
 
 
 def cluster(plan: Plan, replicas: int, address: str | None = None) -> Cluster:
-    """Start replicas, on the Ray cluster at `address` or on a Ray of our own on this machine."""
+    """Start replicas on the Ray cluster at `address`, or on a Ray that we start on this machine."""
     settings = replace(plan.settings, folder=plan.settings.folder.absolute())
     cores = max(replicas, os.cpu_count() or 1)
-    # What is wrong with the model, the method or the folder is said before Ray starts.
+    # Problems of the model, the method or the folder are reported before Ray starts.
     here = replace(plan, settings=replace(settings, alarm="")).engine()
     begun = ExitStack()
     try:
@@ -57,13 +57,14 @@ def cluster(plan: Plan, replicas: int, address: str | None = None) -> Cluster:
 def application(folder: Path, replica: int) -> str:
     """The name of a replica's application.
 
-    It comes from the folder, which only one server has: nobody else's application is replaced.
+    It is made from the folder, which belongs to one server only, so that no other server's
+    application is replaced.
     """
     return f"tapr-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}-{replica}"
 
 
 def _deploy(ray: Any, plan: Plan, replicas: int) -> tuple[Call, Callable[[], None]]:
-    """The replicas as applications of Ray Serve: how to call them, and how to stop them."""
+    """Deploy the replicas on Ray Serve; return a function to call them and one to stop them."""
     serve = with_ray.module("ray.serve")
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     serve.start(proxy_location="Disabled")  # our own server speaks HTTP

@@ -1,4 +1,4 @@
-"""What an engine is made of; it can be sent to another process, which makes its own of it."""
+"""All that is needed to make an engine; it can be sent to another process, which makes its own."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Plan:
     device: str
 
     def engine(self, owner: str | None = None) -> Engine:
-        """An engine that has predicted one batch and forgotten it, so that the first is fast."""
+        """A new engine, warmed up with one batch, which it forgets: the first answer is fast."""
         device = usable(self.device)
         model = self.model.to(device)
         adapter = methods.adapt(model, self.method, **self.options)

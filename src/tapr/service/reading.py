@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits of size and time."""
+"""Reads the bodies of requests, within limits of size and time."""
 
 import asyncio
 import time
@@ -14,11 +14,11 @@ from tapr.datasets.preprocessing import Preprocessing
 from tapr.service import images as bodies
 from tapr.service.settings import Settings
 
-DECODERS = 2  # bodies that are decoded at a time
+DECODERS = 2  # the most bodies that are decoded at a time
 
 
 class Refused(Exception):  # noqa: N818
-    """A request is answered by a status and a sentence."""
+    """A request is refused with a status and a sentence."""
 
     def __init__(self, status: int, sentence: str, **headers: str) -> None:
         super().__init__(sentence)
@@ -27,17 +27,17 @@ class Refused(Exception):  # noqa: N818
 
 
 def late() -> Refused:
-    """The refusal of a request that was not answered in time."""
+    """The refusal of a request that could not be answered in time."""
     return Refused(503, "no answer in time", Retry_After="1")
 
 
 def left(end: float) -> float:
-    """The seconds until a moment; a little, if it has passed."""
+    """The seconds until a moment; a small positive number if it has passed."""
     return max(end - time.monotonic(), 0.001)
 
 
 class Reader:
-    """Reads what requests hold."""
+    """Reads the bodies of requests."""
 
     def __init__(self, settings: Settings, preprocessing: Preprocessing) -> None:
         self.settings, self._preprocessing = settings, preprocessing
@@ -45,7 +45,7 @@ class Reader:
         self._limits = bodies.Limits(settings.max_images, settings.max_pixels)
 
     async def images(self, request: Request, end: float) -> Tensor:
-        """The images of a request, [B, C, H, W] in [0, 1], if they are there at a moment."""
+        """The images of a request, [B, C, H, W] in [0, 1], if they arrive before `end`."""
         kind, _, _ = request.headers.get("content-type", "").partition(";")
         kind = kind.strip().lower()
         read: Callable[[], Tensor]
@@ -93,13 +93,13 @@ class Reader:
         except (KeyError, ValueError):
             raise Refused(422, "expected files in a form with a boundary") from None
         finally:
-            for begun in parser._files_to_close_on_error:  # also those whose end never came
+            for begun in parser._files_to_close_on_error:  # also files that arrived in part
                 begun.close()
 
     async def body(
         self, request: Request, most: int | None = None, end: float | None = None
     ) -> bytes:
-        """The whole body, of at most so many bytes."""
+        """The whole body, of at most `most` bytes."""
         end = time.monotonic() + self.settings.timeout if end is None else end
         most = self.settings.max_body if most is None else most
         return b"".join([chunk async for chunk in self._chunks(request, most, end)])

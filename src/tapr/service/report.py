@@ -1,4 +1,4 @@
-"""What an engine tells of itself: what it is, its counters, and a row for each stream."""
+"""The report of an engine about itself: its facts, its counters, and a row for each stream."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class Facts(NamedTuple):
-    """What is known of an engine once it is made."""
+    """The facts about an engine that do not change."""
 
     recipe: dict[str, Any]  # of its adapter
     classes: int
@@ -17,7 +17,7 @@ class Facts(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Counters since the start, what is waiting, and the streams as `shown.row` has them."""
+    """Counters since the start, the images waiting, and the streams as rows of `shown.row`."""
 
     images: Counter[Mode] = Counter()  # predicted
     batches: int = 0
@@ -29,16 +29,16 @@ class Report(NamedTuple):
 
     @property
     def in_memory(self) -> int:
-        """Streams whose state is in memory."""
+        """The number of streams whose state is in memory."""
         return sum(row["in_memory"] for row in self.streams)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes that the streams in memory have of their own."""
+        """The bytes of state that streams in memory do not share with the source model."""
         return sum(row["bytes"] for row in self.streams if row["in_memory"])
 
     def verdicts(self) -> Counter[str]:
-        """How many streams have which health."""
+        """The number of streams for each verdict."""
         return Counter(row["health"]["verdict"] for row in self.streams)
 
 

@@ -1,10 +1,11 @@
 """Tokens and their scopes, rates, and where a request may come from.
 
 A file of tokens has a line for each, `NAME SCOPES TOKEN`, e.g. `camera-1 predict 9f2c...`. Scopes
-have commas between: `predict`, `watch` (see streams, events, metrics), `control` (change streams;
-includes `watch`). Without tokens the server is for its own machine alone: it listens on a loopback
-address, and answers only to loopback names, so that no page of the web can reach it under a name of
-its own. A request that a browser sends for a page of another site is refused in either case.
+are separated by commas: `predict`, `watch` (see streams, events, metrics), `control` (change
+streams; includes `watch`). Without tokens the server serves only its own machine: it listens on a
+loopback address, and answers only to loopback names, so that no web page can reach it under a
+domain name of its own (DNS rebinding). With or without tokens, it refuses a request that a browser
+sends for a page of another site.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ from urllib.parse import urlsplit
 from tapr.errors import DataError, InputError
 
 SCOPES = ("predict", "watch", "control")
-LEAST = 16  # letters of a token
-REMEMBERED = 10_000  # callers whose rate is counted
-BURST = 2.0  # seconds' worth of requests that may come at once
+LEAST = 16  # the least number of letters of a token
+REMEMBERED = 10_000  # the most callers whose rate is counted
+BURST = 2.0  # requests that may come at once, in seconds of the allowed rate
 
 
 class Caller(NamedTuple):
-    """Who asks, and what for they may."""
+    """The sender of a request, and the scopes that it has."""
 
     name: str
     scopes: frozenset[str]
@@ -44,21 +45,21 @@ class Tokens:
         self.off = path is None
 
     def caller(self, authorization: str | None, address: str) -> Caller | None:
-        """Who has sent this header; None when it names no token of ours."""
+        """The caller with this Authorization header; None when its token is not known."""
         if self.off:
             return Caller(address, EVERYONE)
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer":
             return None
         given, found = _hash(token.strip()), None
-        for digest, caller in self._known:  # all of them: the time says nothing
+        for digest, caller in self._known:  # compare with all, so that the time reveals nothing
             if hmac.compare_digest(given, digest):
                 found = caller
         return found
 
 
 class Rates:
-    """A bucket for each caller: `rate` requests per second, some of them at once."""
+    """A token bucket for each caller: `rate` requests per second, some of them at once."""
 
     clock: Callable[[], float] = staticmethod(time.monotonic)
 
@@ -68,7 +69,7 @@ class Rates:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, name: str) -> int:
-        """Count a request; 0 if it may go on, or after how many seconds another one may."""
+        """Count a request; 0 if it is allowed, else the seconds until the next one is."""
         if not self.rate:
             return 0
         now = self.clock()
@@ -81,7 +82,7 @@ class Rates:
 
 
 def is_loopback(host: str) -> bool:
-    """Is this a name or address of the machine itself?
+    """Whether this is a name or address of the machine itself.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "10.0.0.1")]
     [True, True, True, False, False]
@@ -104,7 +105,7 @@ def check_host(host: str, tokens: Path | None) -> None:
 
 
 def refusal(headers: Mapping[str, str], *, open_to_all: bool) -> str | None:
-    """Why a request may not come from where it does; None when it may."""
+    """Why a request with these headers is refused because of its origin; None if it is allowed."""
     host = headers.get("host", "")
     if open_to_all:
         try:
@@ -112,7 +113,7 @@ def refusal(headers: Mapping[str, str], *, open_to_all: bool) -> str | None:
         except ValueError:
             name = ""
         if not is_loopback(name):
-            return "expected a loopback name in the Host header, as the server has no tokens"
+            return "expected a loopback name in the Host header, since the server has no tokens"
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
         return "expected a request of this server's own pages, got one of another site's"

@@ -1,6 +1,6 @@
-"""What is remembered of a stream to be shown: recent classes, confidence, agreement, acts.
+"""A stream's recent past, for the dashboard: classes, confidence, agreement, what was done.
 
-None of it is needed to predict, and none is saved: it begins anew with the server.
+It is not needed to predict and is not saved: it is empty when the server starts.
 """
 
 import io
@@ -13,17 +13,17 @@ from torch import Tensor
 
 from tapr.types import Health
 
-WINDOW = 500  # images whose classes are shown
-RECENT = 0.1  # how much the newest batch counts in the mean confidence
-POINTS = 60  # of the curves
+WINDOW = 500  # the number of recent images whose classes are shown
+RECENT = 0.1  # the weight of the newest batch in the mean confidence
+POINTS = 60  # points of the curves
 ACTS, PICTURES = 20, 6
-SHARE = 0.05  # of the images, that the unadapted model is shown to measure the shift
-SIDE = 96  # pixels of a picture at the most
-FIRST = 8.0  # images of a new stream that it is shown, and the least at a time
+SHARE = 0.05  # the share of images that the unadapted model also sees, to measure the shift
+SIDE = 96  # the most pixels of a picture's side
+FIRST = 8.0  # how many images of a new stream it sees, and the least at a time
 
 
 class Picture(NamedTuple):
-    """An image beside what was predicted before and after adaptation."""
+    """An image with its predictions before and after adaptation."""
 
     png: bytes
     before: int
@@ -53,33 +53,33 @@ class Seen:
         self._owed = FIRST
 
     def batch(self, classes: list[int], confidence: float, health: Health) -> None:
-        """Take in a batch: its classes, and the mean confidence."""
+        """Record a batch: its classes, the mean confidence and the health."""
         self.classes.extend(classes)
         before = confidence if self.confidence is None else self.confidence
         self.confidence = before + RECENT * (confidence - before)
         self.curve.append((round(self.confidence, 4), agreement(health)))
 
     def sample(self, images: int) -> int:
-        """How many of a batch's images the unadapted model is to see, too."""
+        """How many of a batch's images the unadapted model is to predict as well."""
         self._owed += SHARE * images
         due = min(int(self._owed), images) if self._owed >= FIRST else 0
         self._owed -= due
         return due
 
     def shifted(self, nats: list[float]) -> None:
-        """Take in how far a sample lies from what the unadapted model knows, layer by layer."""
+        """Record the shift of a sample at each batch-norm layer."""
         pairs = zip(self.shift or nats, nats, strict=True)
         self.shift = [round(old + RECENT * (new - old), 5) for old, new in pairs]
 
     def judged(self, before: Health, after: Health) -> None:
-        """Take in a change of health, and what the guard did."""
+        """Record a change of health, and what the guard did."""
         if before.verdict != after.verdict:
             self.act(f"health {before.verdict} -> {after.verdict}", after.reason)
         if after.action and after.action != before.action:
             self.act(f"guard: {after.action}", after.reason)
 
     def act(self, what: str, why: str = "") -> None:
-        """Take in what was done to the stream, by the guard or by an operator."""
+        """Record what the guard or an operator did to the stream."""
         self.acts.append({"time": time.time(), "what": what, "why": why})
 
     def counts(self) -> dict[int, int]:

@@ -30,10 +30,10 @@ from tapr.service.security import check_host
 from tapr.service.settings import Settings
 
 CONNECTIONS = 256
-LATENCIES = 500  # of the last requests, for the dashboard
-SWITCH = 0.0005  # seconds after which a thread has to let another one run
+LATENCIES = 500  # how many of the last requests' latencies the dashboard uses
+SWITCH = 0.0005  # seconds after which a thread must let another one run
 LATE = b'{"error": "the headers did not arrive in time"}'
-GRACE = 20  # seconds for requests under way when the server stops
+GRACE = 20  # seconds that requests under way have when the server stops
 
 
 class Service:
@@ -68,7 +68,7 @@ class Service:
         self._before = (time.monotonic(), 0, 0.0)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         self.engine.start()
 
     def close(self) -> None:
@@ -77,12 +77,12 @@ class Service:
         self.engine.close()
 
     def latency(self, seconds: float) -> None:
-        """Take in how long a request took."""
+        """Record how long a request took."""
         self.metrics.latency.observe(seconds)
         self._latencies.append((time.monotonic(), seconds))
 
     def rates(self, report: Report) -> dict[str, float | None]:
-        """Images per second since a second ago, and the latency of the last requests."""
+        """Images per second over the last second, and the latency of the last requests."""
         when, images, rate = self._before
         now, total = time.monotonic(), sum(report.images.values())
         if now - when >= 1:
@@ -93,7 +93,7 @@ class Service:
         return {"images_per_second": rate, "p50": p50, "p95": p95}
 
     def about(self, report: Report) -> dict[str, Any]:
-        """What is served, and within which limits."""
+        """The model and method that are served, and the limits."""
         limits = self.settings
         return {
             "tapr": self.version,
@@ -122,12 +122,12 @@ class Impatient(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for headers."""
+        """Start the time limit for headers."""
         super().connection_made(transport)
         self._timer = self.loop.call_later(self.patience, self._refuse)
 
     def data_received(self, data: bytes) -> None:
-        """Wait no longer once the headers are there, and again when others begin."""
+        """Stop the time limit once the headers are there; start it again for the next request."""
         super().data_received(data)
         unfinished = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         if not unfinished:
@@ -136,12 +136,12 @@ class Impatient(H11Protocol):
             self._timer = self.loop.call_later(self.patience, self._refuse)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the time limit."""
         self._stop()
         super().connection_lost(exc)
 
     def _refuse(self) -> None:
-        """Say why before closing: the caller may be a busy machine, and no attacker."""
+        """Answer with the reason before closing: the caller may be busy, and no attacker."""
         if self.conn.our_state is h11.IDLE:
             fields = {"Content-Length": str(len(LATE)), "Content-Type": "application/json"}
             head = h11.Response(
@@ -160,7 +160,7 @@ class Impatient(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which tells the service that it is to stop before it waits for requests."""
+    """uvicorn's server; on a signal it first tells the service to stop, then waits for requests."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
@@ -173,10 +173,10 @@ class Server(uvicorn.Server):
 
 
 def bound(host: str, port: int, tokens: Path | None) -> socket.socket:
-    """A socket on this address, or a sentence why there is none."""
+    """A socket that listens on this address; an error says why there can be none."""
     check_host(host, tokens)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Only of a socket that says TCP does asyncio switch off Nagle's delay, of 40 ms here.
+    # asyncio switches off Nagle's delay (40 ms here) only for a socket whose protocol is TCP.
     line = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -190,13 +190,13 @@ def bound(host: str, port: int, tokens: Path | None) -> socket.socket:
 
 def serve(service: Service, line: socket.socket) -> None:
     """Answer on a socket until a signal comes; then save every stream."""
-    sys.setswitchinterval(SWITCH)  # the owner needs the interpreter often, for a moment each time
+    sys.setswitchinterval(SWITCH)  # the owner thread needs the GIL often, for a short time each
     Server(config(service), service).run([line])
 
 
 @contextmanager
 def running(service: Service) -> Iterator[str]:
-    """Serve on a free port of this machine from a thread, as in a notebook; yields the URL."""
+    """Serve on a free port of this machine from a thread, e.g. in a notebook; yields the URL."""
     with bound("127.0.0.1", 0, None) as line:
         server = Server(config(service), service)
         thread = threading.Thread(target=server.run, args=([line],), daemon=True)

@@ -1,13 +1,13 @@
-"""The folder of a server: its streams' states, their snapshots, and what they belong to.
+"""The folder of a server: the streams' states, their snapshots, and their model and method.
 
 FOLDER/server.json             the method and its options
-FOLDER/source.safetensors      the state before any adaptation, by which the model is told
+FOLDER/source.safetensors      the state before any adaptation, which identifies the model
 FOLDER/predictions.sqlite      the journal, if there is one
 FOLDER/streams/NAME/           state.safetensors, about.json, snapshots/WHEN.safetensors
 
 Several replicas may share a folder (`--on ray`): `streams/NAME/owner` then names the one that has
-the stream. Whoever is asked for a stream takes it over, with the state that is on disk; whoever has
-lost it writes nothing any more.
+the stream. A replica that is asked for a stream takes it over, with the state that is on disk; the
+replica that had it before no longer writes it.
 """
 
 import json
@@ -35,7 +35,7 @@ SUFFIX = ".safetensors"
 
 @dataclass
 class About:
-    """What is written down of a stream beside its state."""
+    """Facts about a stream that are saved beside its state."""
 
     created: float = 0.0  # seconds since 1970
     images: int = 0  # predicted
@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
 
 
 def check_name(name: str) -> str:
-    """Refuse a name that is not plain, so that it is one folder's name on every file system."""
+    """Refuse a stream's name that is not a valid folder name on every file system."""
     if not NAMES.fullmatch(name):
         raise InputError(
             "expected a stream's name of 1 to 64 lower-case letters, digits, '.', '_' and '-',"
@@ -61,7 +61,7 @@ def check_name(name: str) -> str:
 
 
 class Shelf:
-    """Reads and writes the folder: one process at a time, or several with an `owner` name each."""
+    """Reads and writes the folder, for one process or for several with an `owner` name each."""
 
     def __init__(self, folder: Path, owner: str | None = None) -> None:
         self.folder, self.owner = folder, owner
@@ -69,13 +69,13 @@ class Shelf:
         self._held = ExitStack()
 
     def hold(self) -> None:
-        """Hold the folder for this process, and tidy up what a killed one has left."""
+        """Lock the folder for this process, and remove files that a killed process left."""
         self._held.enter_context(locked(self.folder))
         for part in self.folder.rglob(".*.part"):
             part.unlink(missing_ok=True)
 
     def claim(self, adapter: Adapter) -> None:
-        """Hold the folder, unless it is shared, if it is of the same model and method."""
+        """Check that the folder belongs to this model and method; lock it unless it is shared."""
         if self.owner is None:
             self.hold()
         try:
@@ -85,7 +85,7 @@ class Shelf:
             raise
 
     def release(self) -> None:
-        """Let another process have the folder."""
+        """Unlock the folder."""
         self._held.close()
 
     def _check(self, adapter: Adapter) -> None:
@@ -110,7 +110,7 @@ class Shelf:
             ) from error
 
     def names(self) -> list[str]:
-        """The streams that are there."""
+        """The names of the streams in the folder."""
         found = self._streams.iterdir() if self._streams.is_dir() else ()
         return sorted(path.name for path in found if NAMES.fullmatch(path.name))
 
@@ -119,11 +119,11 @@ class Shelf:
         return self._streams / check_name(name) / f"state{SUFFIX}"
 
     def has(self, name: str) -> bool:
-        """Is anything of this stream on disk?"""
+        """Whether anything of this stream is on disk."""
         return self.state(name).parent.is_dir()
 
     def owns(self, name: str) -> bool:
-        """Is the stream this process's? In a folder that is not shared, every stream is."""
+        """Whether this process owns the stream; it owns all in a folder that is not shared."""
         if self.owner is None:
             return True
         try:
@@ -132,7 +132,7 @@ class Shelf:
             return False
 
     def take(self, name: str) -> None:
-        """Make the stream this process's, in a shared folder."""
+        """Make this process the owner of the stream, in a shared folder."""
         if self.owner is not None:
             with files.atomic(self._owner(name)) as part:
                 part.write_text(self.owner, encoding="utf-8")
@@ -141,26 +141,26 @@ class Shelf:
         return self.state(name).with_name("owner")
 
     def about(self, name: str) -> About:
-        """What was written down; nothing if that is missing or damaged, which harms no state."""
+        """The saved facts about a stream; empty ones if they are missing or damaged."""
         try:
             found = _read(self.state(name).with_name("about.json"))
             begun = asdict(About())
             return About(**{key: type(begun[key])(found.get(key, begun[key])) for key in begun})
         except (DataError, TypeError, ValueError) as error:
-            log.warning("what is known about the stream %s cannot be read: %s", name, error)
+            log.warning("the saved facts about the stream %s cannot be read: %s", name, error)
             return About()
 
     def write(self, name: str, adapter: Adapter, about: About) -> None:
-        """Write the state that the adapter has."""
+        """Save the adapter's state as the stream's, with the facts about it."""
         save_state(adapter, self.state(name))
         self.note(name, about)
 
     def note(self, name: str, about: About) -> None:
-        """Write down what is known beside the state."""
+        """Save the facts about a stream without its state."""
         _write(self.state(name).with_name("about.json"), asdict(about))
 
     def remove(self, name: str) -> None:
-        """Forget a stream with its snapshots."""
+        """Delete a stream with its snapshots."""
         shutil.rmtree(self.state(name).parent, ignore_errors=True)
 
     def snapshots(self, name: str) -> list[Snapshot]:
@@ -168,7 +168,7 @@ class Shelf:
         return [Snapshot(path.stem, path.stat().st_size) for path in self._snapshots(name)]
 
     def snapshot(self, name: str, most: int) -> str:
-        """Keep the state that is on disk, and the newest `most` snapshots; return its name."""
+        """Keep the state on disk as a snapshot, and only the newest `most`; return its name."""
         when = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         path = self._place(name, when)
         path.parent.mkdir(exist_ok=True)
@@ -182,7 +182,7 @@ class Shelf:
         return when
 
     def kept(self, name: str, snapshot: str) -> Path:
-        """Where a snapshot is."""
+        """The path of a snapshot."""
         path = self._place(name, snapshot)
         if not _WHEN.fullmatch(snapshot) or not path.is_file():
             names = ", ".join(each.stem for each in self._snapshots(name)) or "none"

@@ -1,4 +1,4 @@
-"""What is shown of streams: in lists, in detail, on the dashboard."""
+"""Streams as they are shown: in lists, in detail, on the dashboard."""
 
 import base64
 import math
@@ -13,12 +13,12 @@ from tapr.service.streams import Stream
 if TYPE_CHECKING:
     from tapr.service.server import Service
 
-SHOWN = 200  # streams on the dashboard, the most recently used first
+SHOWN = 200  # the most streams on the dashboard; the most recently used ones
 CLASSES = 20
 
 
 def row(found: Stream, now: float) -> dict[str, Any]:
-    """A stream in a list."""
+    """A stream as a row of a list."""
     return {
         "stream": found.name,
         "images": found.about.images,
@@ -72,7 +72,7 @@ def recent(report: Report) -> list[dict[str, Any]]:
 def overview(
     service: "Service", report: Report, rows: list[dict[str, Any]], detail: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """All that the dashboard shows: of the server, of some streams, and of one in detail."""
+    """The content of the dashboard: the server, recent streams, and one stream in detail."""
     return {
         "time": time.time(),
         "server": {

@@ -1,9 +1,10 @@
 """Many streams on one adapter: each has a state of its own, in memory or on disk.
 
-What moves of a stream is captured after each batch and put back before its next one, as the
-rollback of a step does it, so that a stream predicts bit for bit what an adapter of its own would.
-Tensors that are still the source's are held once for all streams: of `steady` there remain the
-statistics, some kilobytes. Everything here is called by the one thread that owns the adapter.
+After each batch we capture the tensors that adaptation has changed, and put them back before the
+stream's next batch, in the same way as a step is rolled back. A stream thus predicts bit for bit
+what its own adapter would. Tensors that still equal the source model's are held once for all
+streams: a stream of `steady` keeps only its statistics, some kilobytes. Only the one thread that
+owns the adapter calls this module.
 """
 
 import logging
@@ -28,7 +29,7 @@ log = logging.getLogger("tapr.service")
 
 
 class FullError(InputError):
-    """There are as many streams as the server keeps."""
+    """The server has as many streams as it may have."""
 
 
 class UnknownError(InputError):
@@ -36,13 +37,13 @@ class UnknownError(InputError):
 
 
 class Stream:
-    """A camera, a tenant, a site: its adapted state, and what is known of it."""
+    """One stream (a camera, a tenant, a site): its adapted state, and facts about it."""
 
     def __init__(self, name: str, about: About, moment: Moment | None = None) -> None:
         self.name, self.about = name, about
         self.moment = moment  # None: on disk
-        self.saved = True  # is the state on disk this one?
-        self.since = 0.0  # when it ceased to be
+        self.saved = True  # whether the state on disk is this one
+        self.since = 0.0  # when that ceased to be so
         self.used = 0.0
         self.snapped = 0.0  # when the last snapshot was taken
         self.health = Health()
@@ -51,7 +52,7 @@ class Stream:
 
     @property
     def in_memory(self) -> bool:
-        """Is its state in memory?"""
+        """Whether the state is in memory."""
         return self.moment is not None
 
 
@@ -65,20 +66,20 @@ class Streams:
         self.source = adapter.source
         self.shelf = Shelf(settings.folder, owner)
         self.shelf.claim(adapter)
-        names = self.shelf.names() if owner is None else ()  # others may have them
+        names = self.shelf.names() if owner is None else ()  # other replicas may have them
         self.all = {name: Stream(name, self.shelf.about(name)) for name in names}
         self.failures = 0  # saves that failed
         self._active: Stream | None = None  # whose state the adapter has
         self._resident: dict[str, Stream] = {}  # in memory, the least recently used first
 
     def close(self) -> None:
-        """Save what is not saved, and let go of the folder."""
+        """Save every stream that is not saved, and unlock the folder."""
         for stream in self.unsaved():
             self.save(stream)
         self.shelf.release()
 
     def get(self, name: str) -> Stream:
-        """A stream that is there."""
+        """The stream of this name; an error if there is none."""
         self._take_over(name)
         if name not in self.all:
             raise UnknownError(f"there is no stream {name!r}")
@@ -96,12 +97,12 @@ class Streams:
             stream.snapped = stream.used = stream.since = self.clock()
             stream.saved = False
             self.shelf.take(name)
-            self._note(stream)  # a restart is to know of it, even before its state is saved
+            self._note(stream)  # so that a restart knows it, even before its state is saved
             self.all[name] = self._resident[name] = stream
         return self.all[name]
 
     def enter(self, stream: Stream) -> None:
-        """Make the adapter what it was after the stream's last batch."""
+        """Give the adapter the state that it had after the stream's last batch."""
         self._bring(stream)
         stream.used = self.clock()
         self._resident.pop(stream.name, None)
@@ -111,7 +112,7 @@ class Streams:
             self._bring(stream)
 
     def keep(self, stream: Stream) -> None:
-        """Keep what the adapter is now as the stream's state."""
+        """Keep the adapter's present state as the stream's."""
         moment = self.adapter.capture()
         shared = {
             name: self.source.tensors[name]
@@ -126,7 +127,7 @@ class Streams:
             stream.saved, stream.since = False, self.clock()
 
     def undo(self, stream: Stream) -> None:
-        """Make the adapter the stream's state again, whatever a batch has changed."""
+        """Give the adapter the stream's state again, and undo what a batch has changed."""
         assert stream.moment is not None
         self.adapter.put_back(stream.moment)
 
@@ -135,9 +136,9 @@ class Streams:
         return [stream for stream in list(self._resident.values()) if not stream.saved]
 
     def save(self, stream: Stream) -> bool:
-        """Write a stream's state; False, and a line in the log, when that fails."""
+        """Save a stream's state; if that fails, log it and return False."""
         if not self.shelf.owns(stream.name):
-            log.warning("the stream %s belongs to another replica by now: not saved", stream.name)
+            log.warning("the stream %s now belongs to another replica: not saved", stream.name)
             self._forget(stream.name)
             return True
         try:
@@ -155,15 +156,15 @@ class Streams:
         return True
 
     def _note(self, stream: Stream) -> None:
-        """Write down that a stream is there; on a full disk it is answered all the same."""
+        """Save that a stream exists; if the disk is full, it is served nevertheless."""
         try:
             self.shelf.note(stream.name, stream.about)
         except DataError as error:
             self.failures += 1
-            log.error("the stream %s cannot be written down: %s", stream.name, error)
+            log.error("the facts about the stream %s cannot be saved: %s", stream.name, error)
 
     def tidy(self) -> None:
-        """Save one stream that is due, or let one that is idle go to disk."""
+        """Save one stream that is due, or move an idle one to disk."""
         now = self.clock()
         due = [s for s in self.unsaved() if now - s.since >= self.settings.save_every]
         if due:
@@ -173,7 +174,7 @@ class Streams:
         if oldest is not None and now - oldest.used >= self.settings.idle:
             self._evict(oldest)
 
-    # What an operator may ask for.
+    # The requests of operators.
 
     def reset(self, name: str) -> None:
         """Return a stream to the source model."""
@@ -186,7 +187,7 @@ class Streams:
         self.shelf.note(name, stream.about)
 
     def snapshot(self, name: str) -> str:
-        """Save the stream, and keep that state until newer snapshots take its place."""
+        """Save the stream, and keep that state until newer snapshots replace it."""
         stream = self.get(name)
         if not self.save(stream):
             raise DataError("the state cannot be saved; the server's log says why")
@@ -209,7 +210,7 @@ class Streams:
             return (Path(folder) / "state").read_bytes()
 
     def adopt(self, name: str, state: bytes) -> None:
-        """Take a state that was exported as the state of a stream, or change nothing."""
+        """Make an exported state the state of a stream; if it is not valid, nothing changes."""
         fresh = name not in self.all
         stream = self.find(name)
         with TemporaryDirectory(dir=self.settings.folder) as folder:
@@ -223,12 +224,12 @@ class Streams:
                 raise StateError(str(error).replace(str(path), "the state")) from None
 
     def delete(self, name: str) -> None:
-        """Forget a stream, with all that is on disk."""
+        """Delete a stream, with all its files."""
         self._forget(self.get(name).name)
         self.shelf.remove(name)
 
     def _take_over(self, name: str) -> None:
-        """Of a shared folder: have the stream, as it is on disk, if another one had it before."""
+        """In a shared folder, take the stream, as it is on disk, from the replica that had it."""
         check_name(name)
         if self.shelf.owns(name):
             return
@@ -238,7 +239,7 @@ class Streams:
             self.all[name] = Stream(name, self.shelf.about(name))
 
     def _forget(self, name: str) -> None:
-        """Let a stream go, and nothing that is on disk."""
+        """Drop a stream from memory; its files stay."""
         stream = self.all.pop(name, None)
         self._resident.pop(name, None)
         if self._active is stream:
@@ -256,7 +257,7 @@ class Streams:
             self._load(stream, self.shelf.state(stream.name))
 
     def _adopt(self, stream: Stream, path: Path) -> None:
-        """Take the state in a file as the stream's."""
+        """Make the state in a file the stream's."""
         self._active = None
         self._read(path)
         self.keep(stream)
@@ -270,10 +271,10 @@ class Streams:
 
     def _replaced(self, stream: Stream) -> None:
         stream.used, stream.health = self.clock(), Health()
-        self.save(stream)  # what an operator did is not lost
+        self.save(stream)  # so that a kill does not undo what an operator did
 
     def _load(self, stream: Stream, path: Path) -> None:
-        """Bring a stream back from disk; without a state there it begins as the source model."""
+        """Load a stream from disk; without a state there it begins as the source model."""
         if not path.exists():
             self.adapter.put_back(self.source)
         else:
@@ -289,7 +290,7 @@ class Streams:
         stream.saved = True
 
     def _read(self, path: Path) -> None:
-        """Load a state; what another stream has in its place is no measure of it."""
+        """Load a state from a file; the tensors of the present stream must not interfere."""
         self.adapter.put_back(self.source)
         self.adapter.load(path)
 
@@ -298,14 +299,14 @@ class Streams:
         return self.shelf.snapshot(stream.name, self.settings.snapshots)
 
     def _make_room(self, but: Stream) -> None:
-        """Let the least recently used streams go to disk, if there are too many."""
+        """Move the least recently used streams to disk, if too many are in memory."""
         surplus = len(self._resident) - self.settings.in_memory
         for stream in [s for s in self._resident.values() if s is not but][: max(surplus, 0)]:
             self._evict(stream)
 
     def _evict(self, stream: Stream) -> None:
         if not stream.saved and not self.save(stream):
-            stream.used = self.clock()  # it stays, rather than be lost
+            stream.used = self.clock()  # it stays in memory, so that it is not lost
             return
         if self._active is stream:
             self._active = None
@@ -314,7 +315,7 @@ class Streams:
 
 
 def _same(one: Tensor | None, other: Tensor) -> bool:
-    """Are these the same, bit for bit?"""
+    """Whether two tensors are the same, bit for bit."""
     if one is None or (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     first, second = (t.contiguous().flatten().view(torch.uint8) for t in (one, other))

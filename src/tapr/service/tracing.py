@@ -16,11 +16,11 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span
 
 TRACER = trace.get_tracer("tapr.service")
-STREAM: ContextVar[str | None] = ContextVar("stream", default=None)  # of the work at hand
+STREAM: ContextVar[str | None] = ContextVar("stream", default=None)  # which is worked on
 
 
 def exporting() -> bool:
-    """Is there a package that sends spans to `OTEL_EXPORTER_OTLP_ENDPOINT`, if that is set?"""
+    """Whether the package that sends spans to `OTEL_EXPORTER_OTLP_ENDPOINT` is installed."""
     try:
         return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
     except ModuleNotFoundError:
@@ -29,7 +29,7 @@ def exporting() -> bool:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Within, what is logged names the stream."""
+    """Within this context, log messages name the stream."""
     before = STREAM.set(name)
     try:
         yield
@@ -38,14 +38,14 @@ def stream(name: str) -> Iterator[None]:
 
 
 def span(name: str, **attributes: str | int) -> AbstractContextManager[Span]:
-    """A span of what happens within."""
+    """A span around the code of a `with` block."""
     return TRACER.start_as_current_span(name, attributes=_named(attributes))
 
 
 def batch(
     requests: Sequence[Context], waited: Sequence[float], **attributes: str | int
 ) -> AbstractContextManager[Span]:
-    """A span of the batch that answers these requests, and one of the seconds each has waited."""
+    """A span for the batch that answers these requests, and one for the time each has waited."""
     now = time.time_ns()
     for context, seconds in zip(requests, waited, strict=True):
         TRACER.start_span("wait", context, start_time=now - int(seconds * 1e9)).end(now)

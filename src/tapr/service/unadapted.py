@@ -1,8 +1,8 @@
-"""The unadapted model: it predicts when there is no time to adapt, and a sample of images beside.
+"""The unadapted model: it answers when there is no time to adapt, and predicts a sample of images.
 
-Of the sample, the shift is measured at every batch-norm layer: the Kullback-Leibler divergence
+On the sample we measure the shift at every batch-norm layer: the Kullback-Leibler divergence
 between normal distributions with the mean and variance of the images and with those that the layer
-has stored, the mean over the channels, in nats.
+has stored, averaged over the channels, in nats.
 """
 
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ from tapr.models.output import logits_of
 
 
 class Compared(NamedTuple):
-    """What the unadapted model says about images, and how far it finds them from its own."""
+    """The unadapted model's logits on images, and their shift."""
 
     logits: Tensor  # [B, K]
     shift: list[float]  # nats, by batch-norm layer
 
 
 class Unadapted:
-    """The model as it came."""
+    """The model without adaptation."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model.eval()

@@ -211,7 +211,7 @@ def test_starting_anew_and_files_of_others() -> None:
     assert rows() != before
     Path("mine.csv").write_text("precious\n")
     for more in ([], ["--no-resume"]):
-        with pytest.raises(tapr.TaprError, match=r"mine\.csv is there already and was not written"):
+        with pytest.raises(tapr.TaprError, match=r"mine\.csv already exists and was not written"):
             raise adapt("photos", *more, out="mine.csv").exception or AssertionError
     assert Path("mine.csv").read_text() == "precious\n"
 
@@ -275,7 +275,7 @@ def test_what_cannot_work_is_said_before_anything_is_written(more: list[str], me
 
 def test_suspicious_beginnings_are_noted() -> None:
     alike = good("photos", "--model", "photo_model:stuck", "--batch-size", "16", out="a.csv")
-    assert "calls all 16 images of the first batch class 1: if they are not, look at" in alike
+    assert "predicts class 1 for all 16 images of the first batch: if that is wrong" in alike
     names = "\n".join(["photos/ant/00.png"] * 20)
     arguments = ["--labels", "names.txt", "--batch-size", "20"]
     sorted_by_class = good("-", *arguments, out="b.csv", given=names)

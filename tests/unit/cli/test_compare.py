@@ -44,7 +44,7 @@ def test_one_method_of_two_folders(
         save_run(make_run("tent", [domain], batch_size=50), tmp_path / "other")
     text = run(bench, tmp_path / "other", "--methods", "tent")
     assert text.startswith(f"A: tent in {bench}: ")
-    assert "These images do not tell A and B apart: +0.00 points" in text
+    assert "These images do not show a difference between A and B: +0.00 points" in text
     assert "A / B differ in batch_size: 100 / 50" in text
 
 

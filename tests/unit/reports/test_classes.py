@@ -50,7 +50,7 @@ def test_the_page_shows_twenty_and_finds_the_rest(found: Any) -> None:
     assert len(rows) == 400
     assert sum(not hidden for _, hidden in rows) == SHOWN
     assert 'type="search"' in text
-    assert "the most changed" in text
+    assert "largest change" in text
     assert text.count('<th scope="col"') < 60  # no column for each class
 
 

@@ -86,7 +86,8 @@ def test_the_page_says_in_words_what_the_strip_draws(make_run: Make) -> None:
     )
     assert any("harm: the source model is the more credible" in title for title in words.titles)
     assert any(
-        title.endswith("the safer answer was given and nothing learnt") for title in words.titles
+        title.endswith("the safer answer was given and nothing was learnt")
+        for title in words.titles
     )
     assert "1 run was ok throughout" in text
     assert "▾" in text

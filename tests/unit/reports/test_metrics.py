@@ -170,7 +170,7 @@ def test_the_jackknife_covers(drawn: tuple[Tensor, Tensor]) -> None:
 def test_old_records_say_what_they_lack(bench: Path) -> None:
     (setting,) = results.read([bench]).settings
     for name in ("calibration", "nll", "brier", "auroc", "top5"):
-        with pytest.raises(InputError, match=r"needs records that hold .*older tapr lack"):
+        with pytest.raises(InputError, match=r"needs records that hold .*an older tapr did"):
             table(setting, METRICS[name])
     with pytest.raises(InputError, match="did you mean 'brier'"):
         METRICS["brir"]

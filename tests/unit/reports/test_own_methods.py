@@ -85,7 +85,7 @@ def test_tables_and_comparisons_say_so(records: Path) -> None:
     latex = run("report", records, "--latex", "-")
     assert r"ETA\_2 [ours] & batch \& source &" in latex
     compared = run("compare", records, "--methods", "tent,own_eta:Stated")
-    assert "other batch-norm statistics (batch) than B (batch & source)" in compared
+    assert "different batch-norm statistics (A: batch; B: batch & source)" in compared
 
 
 def test_the_page_names_the_unadapted_model_as_the_baseline(records: Path, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def with_numbers(first: float, fixed: int, broken: int, make_run: Make) -> Compa
     [
         (90, 30, "B is better than A: +6.00 points"),
         (30, 90, "B is worse than A: -6.00 points"),
-        (50, 48, "These images do not tell A and B apart: +0.20 points"),
+        (50, 48, "These images do not show a difference between A and B: +0.20 points"),
     ],
 )
 def test_verdict(make_run: Make, fixed: int, broken: int, said: str) -> None:
@@ -179,4 +179,4 @@ def test_verdict_of_several_domains_has_a_table(make_run: Make) -> None:
     assert any("does not" in line for line in lines)
     assert sum(line.startswith(("snow, severity 5", "fog, severity 5")) for line in lines) == 2
     assert "statistics: batch / running" in lines[-1]
-    assert any("other batch-norm statistics (batch) than B (running" in line for line in lines)
+    assert any("different batch-norm statistics (A: batch; B: running" in line for line in lines)

@@ -58,9 +58,21 @@ def test_a_healthy_stream_has_no_warning(images: int) -> None:
 @pytest.mark.parametrize(
     ("change", "more", "sign"),
     [
-        (taken_over, {}, r"one class is taking over: \d+% of the last 300 images are called elk"),
-        (lambda source, adapted: adapted, {"entropy": 0.001}, "entropy is near zero: 0.0010 nats"),
-        (drifting, {}, r"agreement with the unadapted model falls along the stream, from 9\d% to"),
+        (
+            taken_over,
+            {},
+            r"one class is taking over: \d+% of the last 300 images are predicted as elk",
+        ),
+        (
+            lambda source, adapted: adapted,
+            {"entropy": 0.001},
+            "the entropy is near zero: 0.0010 nats",
+        ),
+        (
+            drifting,
+            {},
+            r"the agreement with the unadapted model falls along the stream, from 9\d% to",
+        ),
     ],
 )
 def test_each_sign_of_a_collapse_is_said_and_no_other(
@@ -79,7 +91,7 @@ def test_a_class_that_grows_where_the_unadapted_model_was_stuck_on_it_is_seen() 
     assert summarise(rows(stuck, adapted), NAMES).warnings == []
     late = (np.arange(len(adapted)) >= 900) & (np.arange(len(adapted)) % 3 == 0)
     (warning,) = summarise(rows(stuck, np.where(late, 4, adapted)), NAMES).warnings
-    assert re.search(r"called elk \(100% by the unadapted model\), of the first 2\d%", warning)
+    assert re.search(r"as elk \(100% by the unadapted model\), of the first ones 2\d%", warning)
 
 
 def test_a_model_that_was_sure_before_is_not_suspected() -> None:
@@ -97,7 +109,7 @@ def test_a_short_stream_does_not_collapse_without_a_warning(images: int) -> None
         row._replace(entropy=0.1 if end else 0.7) for row, end in zip(given, late, strict=True)
     ]
     (warning,) = summarise(collapsed, NAMES).warnings
-    assert warning.startswith("entropy is near zero: 0.1000 nats at the end, 1.3000 by the")
+    assert warning.startswith("the entropy is near zero: 0.1000 nats at the end, 1.3000 with the")
     surer = [
         row._replace(entropy=0.2 if end else 0.7) for row, end in zip(given, late, strict=True)
     ]

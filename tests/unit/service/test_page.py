@@ -41,12 +41,12 @@ def test_the_script_shows_what_the_server_tells(listen: Callable[..., str], tmp_
     shown = found["shown"]
     assert found["asked"]  # without a token the page asks for one
     assert found["rows"] == 2
-    assert shown["served"] == "small by steady"
+    assert shown["served"] == "small with steady"
     assert shown["h-one"] == "Stream a"
     assert "frozen" in shown["verdict"]
     assert "16" in shown["streams"].split()  # images of stream a
     assert any(name in shown["classes"] for name in names)
-    assert "freeze: asked for by all" in shown["acts"]
+    assert "freeze: requested by all" in shown["acts"]
     assert found["images"][0].startswith("data:image/png;base64,")
     assert len(found["lines"]) == 2
     assert found["lines"][0].count(",") == 2  # two batches

@@ -1,4 +1,4 @@
-// Search and sort the classes; without a search, the first ones of the order are shown.
+// Search and sort the classes; without a search, only the first ones are shown.
 (() => {
   "use strict";
   for (const part of document.querySelectorAll(".many")) {

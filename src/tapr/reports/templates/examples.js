@@ -1,4 +1,4 @@
-// Press an example for a larger picture; Escape or a press closes it.
+// Click an example to see it larger; Escape or a click closes it.
 (() => {
   "use strict";
   const dialog = document.getElementById("picture");

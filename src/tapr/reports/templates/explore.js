@@ -45,7 +45,7 @@
   };
   const RANK = { name: "rank", heading: "Mean rank", unit: "rank", lower: true };
 
-  // What stands in the table: columns with a title and a cell for every method.
+  // The columns of the table: each has a title and a cell for every method.
   function columns() {
     const m = metric(), values = data.values[m.name];
     if (state.view !== "all") {
@@ -131,7 +131,7 @@
           element("span", { class: value(cell) === best[n] ? "best" : null }, text),
           state.intervals && between ? element("small", {}, between) : null);
       })));
-    fill("table", element("caption", {}, `${metric().heading}. Press a heading to sort, a number for its interval.`),
+    fill("table", element("caption", {}, `${metric().heading}. Click a heading to sort, or a number to see its interval.`),
       element("thead", {}, head), element("tbody", {}, ...body));
   }
 
@@ -187,7 +187,7 @@
     return null;
   }
 
-  // Means over the settings that are shown, against the mean time; the frontier is drawn.
+  // Means over the settings that are shown, against the mean time, with the frontier.
   function scatter(rows) {
     const times = data.values.time;
     const at = state.view === "all"

@@ -5,7 +5,7 @@ const number = (value) => (value == null ? "–" : Number(value).toLocaleString(
 const milliseconds = (value) => (value == null ? "–" : number(1000 * value) + " ms");
 const bytes = (value) => (value < 1e6 ? number(value / 1e3) + " kB" : number(value / 1e6) + " MB");
 let chosen = null; // the stream that is shown in detail
-let reading = null; // ends the connection at hand
+let reading = null; // aborts the present connection
 
 function make(tag, text, kind) {
   const element = document.createElement(tag);
@@ -24,9 +24,9 @@ function showNumbers(server) {
   const pairs = [
     ["images per second", number(server.images_per_second)], ["latency p50", milliseconds(server.p50)],
     ["latency p95", milliseconds(server.p95)], ["images waiting", number(server.queue)],
-    ["streams", number(server.streams)], ["not well", number(server.unhealthy)],
-    ["in memory", number(server.in_memory)], ["state in memory", bytes(server.state_bytes)],
-    ["predicted late", number(late)], ["steps refused", number(server.refused)],
+    ["streams", number(server.streams)], ["streams not ok", number(server.unhealthy)],
+    ["streams in memory", number(server.in_memory)], ["state in memory", bytes(server.state_bytes)],
+    ["images predicted late", number(late)], ["steps refused", number(server.refused)],
   ];
   $("numbers").replaceChildren(...pairs.map(([name, value]) => {
     const pair = make("div");
@@ -86,7 +86,7 @@ function showDetail(detail) {
   $("curve").replaceChildren(line(detail.curve.map((p) => p[0]), "line-a"), line(detail.curve.map((p) => p[1]), "line-b"));
   const shift = detail.shift.map((value, at) => [String(at + 1), value]);
   $("shift").replaceChildren(...(shift.length ? bars(shift, Math.max(...detail.shift), "nats at layer")
-    : [make("p", "not known: the model has no batch-norm layers, or all was late")]));
+    : [make("p", "not known: the model has no batch-norm layers, or every answer was late")]));
   $("acts").replaceChildren(...(detail.acts.length ? detail.acts.map((act) => make("li",
     new Date(1000 * act.time).toLocaleTimeString() + "  " + act.what + (act.why ? ": " + act.why : "")))
     : [make("li", "nothing yet")]));
@@ -97,7 +97,7 @@ function showDetail(detail) {
     image.alt = "image predicted as " + each.after;
     box.append(image, make("span", each.before === each.after ? each.after : each.before + " → " + each.after));
     return box;
-  }) : [make("p", "none, or switched off with --no-pictures")]));
+  }) : [make("p", "no images yet, or they are switched off with --no-pictures")]));
 }
 
 function show(content) {
@@ -112,7 +112,7 @@ async function read(signal) {
   const served = await fetch("/v1/server", { headers: headers(), signal });
   if (served.status === 401 || served.status === 403) return false;
   const about = await served.json();
-  $("served").textContent = `${about.model} by ${about.method}`;
+  $("served").textContent = `${about.model} with ${about.method}`;
   const query = chosen ? "?stream=" + encodeURIComponent(chosen) : "";
   const answer = await fetch("/v1/events" + query, { headers: headers(), signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
