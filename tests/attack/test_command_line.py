@@ -184,7 +184,7 @@ def test_a_run_that_was_begun_meanwhile_is_not_begun_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(Predictions, "check_free", overtaken)
     before = Path("other.csv").read_bytes()
-    assert "another tapr has written or removed out.csv meanwhile" in refusal()
+    assert "another tapr has written or removed out.csv in the meantime" in refusal()
     assert Path("out.csv").read_bytes() == before
 
 

@@ -262,7 +262,7 @@ class Loop(Adapter):
             return matching(self.model, views, self.layout)  # once for all steps
 
     def _viewed(self, images: Tensor) -> Tensor:
-        """Views of images; only of this process's images, if the batch is shared."""
+        """Views of images; with `only_own` in a shared batch, those of this process only."""
         assert self.views is not None
         if self.spread and self.only_own:
             part = (self.spread.images, self.spread.here)

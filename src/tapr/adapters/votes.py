@@ -112,7 +112,7 @@ class Votes(nn.Module):
         weights: Weights = "equal",
         window: float = 500.0,
     ) -> "Votes":
-        """Make votes from names separated by commas or plus signs, or from a list of names."""
+        """Make votes from names (a list, or a text with commas or plus signs); pass `Votes` on."""
         if isinstance(votes, Votes):
             return votes
         if isinstance(votes, str):

@@ -122,7 +122,7 @@ def _opened(data: bytes) -> Iterator[Image.Image]:
     except DataError:
         raise
     except UnidentifiedImageError as error:  # whose own words are about a BytesIO object
-        raise DataError("it is not an image, or of an unknown kind") from error
+        raise DataError("it is not an image of a known format") from error
     except MemoryError as error:
         raise DataError("it takes more memory than there is") from error
     except Exception as error:  # Pillow raises many kinds on a damaged file

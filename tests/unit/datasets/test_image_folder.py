@@ -66,7 +66,7 @@ def test_unreadable_files_are_skipped(folder: Path, caplog: pytest.LogCaptureFix
         "cat/text.jpg",
         "dog/empty.png",
     ]
-    assert data.skipped[1] == "cat/text.jpg: it is not an image, or of an unknown kind"
+    assert data.skipped[1] == "cat/text.jpg: it is not an image of a known format"
     assert len(caplog.records) == 3
     assert data.images[:].shape == (4, 10, 20, 3)
 

@@ -226,7 +226,7 @@ NOISE = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
         (png(2**31 - 1, 2**31 - 1, 8, 0, b""), "exceeds limit"),
         (encoded(Image.fromarray(NOISE), "PNG")[:-2000], "truncated"),
         (encoded(Image.fromarray(NOISE), "JPEG")[:-700], "truncated"),
-        (b"", "it is not an image, or of an unknown kind"),
+        (b"", "it is not an image of a known format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not an image"),
     ],
     ids=["bomb", "huge header", "truncated png", "truncated jpeg", "empty", "postscript"],
