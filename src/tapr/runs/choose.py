@@ -132,7 +132,7 @@ def sample(
     listed = listing.find(source, shuffle=shuffle, seed=seed)
     names = list(islice(listed.names, images))
     read = Reader(listed.root, prepared.fit, images).read(names)
-    if read.images is None:
+    if read.pixels is None:
         name, why = next(iter(read.errors.items()), ("none", "the list is empty"))
         raise DataError(f"none of the first {len(names)} images can be read: {name}: {why}")
     return prepared.model, read.images.to(device)

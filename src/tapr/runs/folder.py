@@ -31,8 +31,14 @@ class Read(NamedTuple):
     """A batch of files: the images that could be read, and why the others could not."""
 
     names: list[str]
-    images: Tensor | None  # [B, C, H, W] in [0, 1]; None when there are none
+    pixels: NDArray[np.uint8] | None  # [B, H, W, C]; None when there are none
     errors: dict[str, str]
+
+    @property
+    def images(self) -> Tensor:
+        """[B, C, H, W] in [0, 1]: made when they are used, since they are four times as large."""
+        assert self.pixels is not None
+        return as_tensor(self.pixels)
 
 
 class Done(NamedTuple):
@@ -69,8 +75,7 @@ class Reader:
         found = dict(zip(names, in_threads(self._pixels, names), strict=True))
         errors = {name: str(found[name]) for name in names if isinstance(found[name], Exception)}
         pixels: list[Any] = [found[name] for name in names if name not in errors]
-        images = as_tensor(np.stack(pixels)) if pixels else None
-        return Read(names, images, errors)
+        return Read(names, np.stack(pixels) if pixels else None, errors)
 
     def _pixels(self, name: str) -> NDArray[np.uint8] | DataError:
         path = self.root / name
@@ -114,7 +119,7 @@ class Job:
         """Adapt on a batch and predict it; an image without a prediction has its row's `error`."""
         rows = {name: Row(name, error=why) for name, why in batch.errors.items()}
         readable = [name for name in batch.names if name not in batch.errors]
-        if batch.images is not None:
+        if batch.pixels is not None:
             images = sent(batch.images, self.device)
             try:
                 before = _judged(self._source(images)) if self.compare else [None] * len(images)
@@ -131,7 +136,7 @@ class Job:
 
     def preflight(self, batch: Read, method: str, options: dict[str, Any]) -> tuple[list[str], int]:
         """Try a batch before anything is written; return notes and the number of classes."""
-        if batch.images is None:
+        if batch.pixels is None:
             name, why = next(iter(batch.errors.items()))
             raise DataError(
                 f"none of the first {len(batch.names)} images can be read: {name}: {why}"

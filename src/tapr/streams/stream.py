@@ -87,8 +87,11 @@ class Stream:
 
     def starting(self, first: int) -> Iterator[Batch]:
         """The batches from number `first` on; the ones before it are not made."""
-        batches = map(read, self.plan[first:])
-        return ahead(batches, self.prefetch) if self.prefetch else batches
+        steps = self.plan[first:]
+        found = map(read, steps)  # pixels: tensors, which are four times as large, are not kept
+        pixels = ahead(found, self.prefetch) if self.prefetch else found
+        for step, images in zip(steps, pixels, strict=True):
+            yield batch(step, images)
 
 
 def usual_order(protocol: str | Protocol) -> str:
@@ -101,8 +104,8 @@ def as_tensor(pixels: NDArray[np.uint8]) -> Tensor:
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
 
 
-def read(step: Step) -> Batch:
-    """Read a step's images, and corrupt them if its domains do."""
+def read(step: Step) -> NDArray[np.uint8]:
+    """Read a step's images, [B, H, W, C], and corrupt them if its domains do."""
     parts = []
     domains = step.segment.domains
     for source in np.unique(step.sources):
@@ -112,7 +115,12 @@ def read(step: Step) -> Batch:
     images = np.empty((len(step.sources), *parts[0][1].shape[1:]), np.uint8)
     for mine, pixels in parts:
         images[mine] = pixels
-    labels = _labels(domains, step.sources, step.places)
+    return images
+
+
+def batch(step: Step, images: NDArray[np.uint8]) -> Batch:
+    """A step with its images."""
+    labels = _labels(step.segment.domains, step.sources, step.places)
     return Batch(
         images=as_tensor(images),
         labels=None if labels is None else torch.from_numpy(labels),
