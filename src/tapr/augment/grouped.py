@@ -167,9 +167,10 @@ def _planned(
 
 
 def _run(family: Family, images: Tensor, rows: Any, resample: str) -> None:
+    everything = slice(0, len(images))
     for part in levels.chunks(images, _WIDE):
-        some = rows if part.stop - part.start == len(images) else _rows(rows, part)
-        images[part] = family.run(images[part], some, resample)
+        here, drawn = (images, rows) if part == everything else (images[part], _rows(rows, part))
+        here.copy_(family.run(here, drawn, resample))
 
 
 def _rows(rows: Any, part: slice) -> Any:

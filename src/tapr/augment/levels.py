@@ -43,6 +43,7 @@ def check(images: Tensor) -> None:
 def chunks(images: Tensor, wide: int = 1) -> Iterator[slice]:
     """Slices of the batch of so few levels that temporaries of `wide` bytes each stay small."""
     size, end = max(1, _CHUNK // (wide * images.shape[1:].numel())), len(images)
+    size = -(-end // -(-end // size)) if end else 1  # as many slices, but equal ones
     return (slice(first, min(first + size, end)) for first in range(0, end, size))
 
 
