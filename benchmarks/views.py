@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.views
     OMP_NUM_THREADS=2 python -m benchmarks.views --threads 2
+    OMP_NUM_THREADS=1 python -m benchmarks.views --batch 1600 6400 --rounds 5
     OMP_NUM_THREADS=1 python -m benchmarks.views --forwards
 
 Both sides start from and end at a float batch [B, 3, H, W], draw an op and a level of their own for
@@ -143,12 +144,12 @@ def seconds(call: Callable[[], Tensor]) -> tuple[float, float]:
 
 
 def compare(
-    images: Tensor, ours: Augmentation, theirs: PilAugmentation
+    images: Tensor, ours: Augmentation, theirs: PilAugmentation, rounds: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Both kinds of seconds of a batch, ours and PIL's: medians of alternating rounds."""
     generator, rng = torch.Generator().manual_seed(0), random.Random(0)
     own, pil = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         own.append(seconds(lambda: ours(images, generator)))
         pil.append(seconds(lambda: theirs(images, rng)))
     medians = [tuple(map(median, zip(*side, strict=True))) for side in (own, pil)]
@@ -202,6 +203,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--forwards", action="store_true")
+    parser.add_argument("--batch", type=int, nargs="+", help="images of 32 x 32 (200 and 400)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.forwards:
@@ -213,10 +216,11 @@ def main() -> None:
         "AugMix.released()": (AugMix.released(), pil_augmix_released),
     }
     print(f"{'':18} {'batch':>14} {'images/CPU-s':>14} {'PIL':>8} {'ratio':>7} {'by clock':>9}")
-    for count, side in ((200, 32), (400, 32), (64, 224)):  # 400: two views of 200, in one call
+    batches = ((200, 32), (400, 32), (64, 224))  # 400: two views of 200, in one call
+    for count, side in ((count, 32) for count in options.batch) if options.batch else batches:
         images = photographs(count, side, torch.Generator().manual_seed(0))
         for name, (ours, theirs) in sides.items():
-            own, pil = compare(images, ours, theirs)
+            own, pil = compare(images, ours, theirs, options.rounds)
             batch = f"{count} x {side} x {side}"
             speeds = f"{count / own[0]:14,.0f} {count / pil[0]:8,.0f} {pil[0] / own[0]:7.1f}"
             print(f"{name:18} {batch:>14} {speeds} {pil[1] / own[1]:9.1f}")

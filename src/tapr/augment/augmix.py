@@ -126,7 +126,7 @@ class AugMix(Augmentation):
         drawn = [part.cpu().numpy() for part in (params.op, params.value, params.length)]
         result = torch.empty_like(images)
         with torch.inference_mode():
-            for part in levels.chunks(images, copies=params.op.shape[1]):
+            for part in levels.chunks(images, wide=params.op.shape[1]):
                 op, value, length = (each[part] for each in drawn)
                 resample = "bilinear-grey" if self.grey else "bilinear"
                 chains = _run(levels.to_levels(images[part]), (op, value, length), resample)
@@ -176,7 +176,7 @@ def _weights(params: AugMixParams, images: Tensor) -> Tensor:
 
 def _mix(images: Tensor, chains: Tensor, weights: Tensor, result: Tensor) -> None:
     whole = result.dtype == torch.uint8
-    for part in levels.chunks(images, copies=levels.COPIES):
+    for part in levels.chunks(images, levels.WIDE):
         mixed = torch.mul(images[part], weights[part, 0], out=None if whole else result[part])
         for chain in range(chains.shape[1]):
             mixed.addcmul_(chains[part, chain].to(weights.dtype), weights[part, 1 + chain])

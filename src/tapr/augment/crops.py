@@ -44,7 +44,7 @@ class Crop(Augmentation):
         """Cut the boxes out."""
         levels.check(images)
         result = torch.empty_like(images, memory_format=torch.contiguous_format)
-        for part in levels.chunks(images, copies=levels.COPIES):
+        for part in levels.chunks(images, levels.WIDE):
             result[part] = self._cut(images[part], CropParams(*(each[part] for each in params)))
         return result
 

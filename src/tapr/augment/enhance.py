@@ -4,7 +4,8 @@ Functions of uint8 images [B, C, H, W]; parameters are one float64 per image. Th
 PIL's: float32 in the same order, truncated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from tapr.augment.levels import Values, pixelwise
 
 _BOX = (125, 123, 114)  # the colour of the released code's cutout
 _BOX_GREY = 123  # the same in grey
+_RED, _GREEN, _BLUE = 19595 / 65536, 38470 / 65536, 7471 / 65536
+NAMES = ("brightness", "contrast", "color", "sharpness")  # in the order in which they run
 
 
 def color(images: Tensor, factor: Values) -> Tensor:
@@ -38,41 +41,59 @@ def sharpness(images: Tensor, factor: Values) -> Tensor:
 
 
 def _enhanced(images: Tensor, factor: Values, name: str) -> Tensor:
-    return enhanced(images, factor, {name: slice(None)})
+    return enhanced(images, factor, [len(images) * (name == each) for each in NAMES])
 
 
-def enhanced(images: Tensor, factor: Values, parts: Mapping[str, slice]) -> Tensor:
-    """Blend each part of a batch with a plainer version of itself, the four ops in one go; int16.
+def enhanced(images: Tensor, factor: Values, counts: Sequence[int]) -> Tensor:
+    """Blend images with plainer versions of themselves, as many by each of `NAMES`; int16.
 
-    A small batch costs as much as it has calls, so that the parts share what they can.
+    A small batch costs as much as it has calls, so that the ops share what they can.
     """
+    dark, flat, grey_, soft = accumulate(counts)
     levels, factors = images.float(), pixelwise(images, factor)
-    for name, part in parts.items():
-        BLENDS[name](levels[part], factors[part])
-    return levels.clamp_(0, 255).short()
+    if dark:
+        levels[:dark].mul_(factors[:dark])
+    if dark < grey_:
+        blended = levels[dark:grey_]
+        _blend(_greys(blended, flat - dark), blended, factors[dark:grey_])
+    if grey_ < soft:
+        _sharpen(levels[grey_:], factors[grey_:])
+    result = levels.clamp_(0, 255).short()
+    if grey_ < soft:
+        _edge(result[grey_:], images[grey_:])
+    return result
 
 
-def _color(levels: Tensor, factor: Tensor) -> None:
-    if levels.shape[1] > 1:
-        _blend(grey(levels), levels, factor)
+def _greys(levels: Tensor, flat: int) -> Tensor:
+    """The grey images, of which the first `flat` have their mean everywhere."""
+    greys = grey(levels) if levels.shape[1] > 1 else levels.clone()
+    if flat:
+        pixels = levels.shape[2:].numel()
+        # Sums of rows are exact in float32, those of images need not be.
+        total = greys[:flat].sum(3).sum((1, 2), dtype=torch.long)
+        greys[:flat] = total.add_(pixels // 2).floor_divide_(pixels).view(-1, 1, 1, 1)
+    return greys
 
 
-def _contrast(levels: Tensor, factor: Tensor) -> None:
-    # Sums of rows are exact in float32, those of images need not be.
-    total, pixels = grey(levels).sum(3).sum((1, 2), dtype=torch.long), levels.shape[2:].numel()
-    mean = ((2 * total + pixels) // (2 * pixels)).float()  # rounded, a half upwards
-    _blend(mean.view(-1, 1, 1, 1), levels, factor)
+def _sharpen(levels: Tensor, factor: Tensor) -> None:
+    """Blend with the rounded 3 x 3 means, which have five times the weight in the middle.
+
+    Each pass runs over all images as one line of levels, which is quicker than row by row. At the
+    edge of an image, where neighbours are of another row or image, the result means nothing.
+    """
+    smooth, width = torch.empty_like(levels), levels.shape[3]
+    full, inner = levels.view(-1), smooth.view(-1)[width + 1 : -width - 1]
+    rows = (full[: -2 * width] + full[width:-width]).add_(full[2 * width :])
+    torch.add(rows[:-2], rows[1:-1], out=inner).add_(rows[2:])
+    inner.add_(full[width + 1 : -width - 1], alpha=4).mul_(1 / 13).round_()
+    _blend(smooth, levels, factor)
 
 
-def _sharpness(levels: Tensor, factor: Tensor) -> None:
-    """The smooth image is the 3 x 3 mean with five times the weight in the middle."""
-    if min(levels.shape[2:]) < 3:
-        return  # nothing but border, which is left as it is
-    rows = (levels[:, :, :-2] + levels[:, :, 1:-1]).add_(levels[:, :, 2:])
-    smooth = (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:])
-    inner = levels[:, :, 1:-1, 1:-1]
-    smooth.add_(inner, alpha=4).add_(6.5).mul_(1 / 13).floor_()
-    _blend(smooth, inner, factor)
+def _edge(result: Tensor, images: Tensor) -> None:
+    """Take the outermost rows and columns from the images."""
+    rows, columns = (max(1, side - 1) for side in images.shape[2:])
+    result[:, :, ::rows] = images[:, :, ::rows]
+    result[..., ::columns] = images[..., ::columns]
 
 
 def _blend(plain: Tensor, full: Tensor, factor: Tensor) -> None:
@@ -80,22 +101,14 @@ def _blend(plain: Tensor, full: Tensor, factor: Tensor) -> None:
     full.sub_(plain).mul_(factor).add_(plain)
 
 
-BLENDS: Mapping[str, Callable[[Tensor, Tensor], object]] = {
-    "brightness": Tensor.mul_,
-    "contrast": _contrast,
-    "color": _color,
-    "sharpness": _sharpness,
-}
-
-
 def grey(levels: Tensor) -> Tensor:
     """The luma of RGB levels as whole levels, [B, 1, H, W], both in float32."""
     if levels.shape[1] == 1:
         return levels
     red, green, blue = levels.unsqueeze(1).unbind(2)
-    # 16-bit fixed point weights; every sum stays below 2^24 and so exact in float32.
-    weighted: Tensor = (red * 19595).add_(green, alpha=38470).add_(blue, alpha=7471)
-    return weighted.add_(0x8000).mul_(2.0**-16).floor_()
+    # 16-bit fixed point weights; every sum has less than 24 bits and so is exact in float32.
+    weighted: Tensor = (red * _RED).add_(green, alpha=_GREEN).add_(blue, alpha=_BLUE)
+    return weighted.add_(0.5).floor_()
 
 
 def cutout(images: Tensor, side: Values, centre: Values) -> Tensor:

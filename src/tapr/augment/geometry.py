@@ -7,7 +7,7 @@ outside the image is black.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -82,13 +82,20 @@ def translate_y(images: Tensor, pixels: Values, resample: str = "nearest") -> Te
 
 
 def _move(name: str, images: Tensor, values: Values, resample: str) -> Tensor:
-    return RESAMPLING[resample](images, MATRICES[name](values, *images.shape[2:]))
+    plan, run = RESAMPLING[resample]
+    return run(images, plan(MATRICES[name](values, *images.shape[2:]), images))
 
 
-def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
-    """Move the nearest pixel, with PIL's fixed point arithmetic; `matrix` is [6, B]."""
+class Fixed(NamedTuple):
+    """Matrices for whole x and y, whose pixels' middles are half a pixel on, in fixed point."""
+
+    rows: NDArray[np.int32]  # [B, 6]
+
+
+def _nearest(images: Tensor, matrix: Fixed, fill: int = 0) -> Tensor:
+    """Move the nearest pixel, with PIL's fixed point arithmetic."""
     count, channels, height, width = images.shape
-    fixed = _fixed(matrix, max(height, width))
+    fixed = matrix.rows.T
     x, y, offset = _parts(fixed, height, width)
     along, down = (
         torch.from_numpy(part).to(images.device)
@@ -109,49 +116,64 @@ def nearest(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
     return framed.flatten().index_select(0, places.flatten()).view(images.shape)
 
 
-def shifted(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
-    """What `nearest` does for translations alone: each image is a piece of itself in a margin."""
+class Shifts(NamedTuple):
+    """By how many whole pixels translations move images to the left, and up."""
+
+    right: NDArray[np.int64]  # [B]
+    down: NDArray[np.int64]  # [B]
+
+
+def shifts(matrix: Values, images: Tensor) -> Shifts:
+    """What translations do to images of this size."""
+    height, width = images.shape[2:]
+    sides = (matrix[2], width), (matrix[5], height)
+    return Shifts(*(np.floor(far + 0.5).clip(-side, side).astype(np.int64) for far, side in sides))
+
+
+def shifted(images: Tensor, by: Shifts, fill: int = 0) -> Tensor:
+    """What "nearest" does for translations alone: each image is a piece of itself in a margin."""
     count, channels, height, width = images.shape
-    right, down = (
-        np.floor(matrix[place] + 0.5).clip(-side, side).astype(np.int64)
-        for place, side in ((2, width), (5, height))
-    )
-    x, y = (int(np.abs(shift).max(initial=0)) for shift in (right, down))
+    x, y = (int(np.abs(shift).max(initial=0)) for shift in by)
     margin = functional.pad(images, (x, x, y, y), value=fill)
     image, plane, row, pixel = margin.stride()
     pieces = margin.as_strided(
         (count, 2 * y + 1, 2 * x + 1, channels, height, width),
         (image, row, pixel, plane, row, pixel),
     )
-    chosen = np.arange(count), down + y, right + x
+    chosen = np.arange(count), by.down + y, by.right + x
     if images.device.type == "cpu":  # numpy copies row by row, torch pixel by pixel
         return torch.from_numpy(pieces.numpy()[chosen])
     return pieces[tuple(torch.from_numpy(places).to(images.device) for places in chosen)]
 
 
-def _fixed(matrix: Values, side: int) -> NDArray[np.int32]:
-    """The matrix for whole x and y, whose pixels' middles are half a pixel on, in fixed point."""
+def _fixed(matrix: Values, images: Tensor) -> Fixed:
+    side = max(images.shape[2:])
     a, b, c, d, e, f = matrix
     still = (b == 0) & (d == 0)
     fixed = matrix.copy()
     for place, middle in ((2, c + a * 0.5 + b * 0.5), (5, f + d * 0.5 + e * 0.5)):
         # PIL rounds a pure translation in double precision, before the fixed point arithmetic.
         fixed[place] = np.where(still, np.floor(middle), middle).clip(-2 * side, 3 * side)
-    return np.floor(fixed * _FIXED + 0.5).astype(np.int32)
+    return Fixed(np.floor(fixed * _FIXED + 0.5).astype(np.int32).T)
 
 
-def bilinear(images: Tensor, matrix: Values, fill: int = 0) -> Tensor:
-    """Interpolate between the four nearest pixels; `matrix` is [6, B]."""
+class Places(NamedTuple):
+    """Where pixels come from, as columns + i rows in the units of `grid_sampler`."""
+
+    across: Tensor  # [B, W], what a pixel's column adds
+    below: Tensor  # [B, H], what its row adds
+    end: Tensor  # [B, H], the column from which on a row's sources are outside the image
+    first: Tensor  # [B, H], the column from which on they are inside
+
+
+def _places(matrix: Values, images: Tensor) -> Places:
     height, width = images.shape[2:]
     along, down, offset = _parts(matrix, height, width, middle=0.5)
     scale = np.array([[[2 / width]], [[2 / height]]], dtype=np.float32)
     across = _pairs(along.astype(np.float32) * scale, images.device)
     below = _pairs((down + offset).astype(np.float32) * scale - 1, images.device)
-    grid = torch.view_as_real(across.unsqueeze(1) + below.unsqueeze(2))
-    moved = torch.grid_sampler(images.float(), grid, _BILINEAR, _BORDER, align_corners=False)
-    inside = _inside(matrix, down, width, images.device)
-    result = moved.add_(_SLACK).short().byte().mul_(inside)
-    return result.add_(inside.bitwise_xor_(1), alpha=fill) if fill else result
+    ends = torch.from_numpy(_inside(matrix, down, width)).to(images.device)
+    return Places(across, below, ends[0], ends[1])
 
 
 def _pairs(places: NDArray[np.float32], device: torch.device) -> Tensor:
@@ -160,39 +182,40 @@ def _pairs(places: NDArray[np.float32], device: torch.device) -> Tensor:
     return torch.complex(both[0], both[1])
 
 
-def _inside(matrix: Values, down: Values, width: int, device: torch.device) -> Tensor:
-    """1 for each pixel, [B, 1, H, W], whose source is in the image, and 0 for the others.
+def _bilinear(images: Tensor, places: Places, fill: int = 0) -> Tensor:
+    """Interpolate between the four nearest pixels."""
+    count, _, height, width = images.shape
+    grid = torch.view_as_real(places.across.unsqueeze(1) + places.below.unsqueeze(2))
+    moved = torch.grid_sampler(images.float(), grid, _BILINEAR, _BORDER, align_corners=False)
+    before = _before(width).to(images.device)
+    inside = before.index_select(0, places.end.flatten())
+    inside = inside.sub_(before.index_select(0, places.first.flatten()))
+    inside = inside.view(count, 1, height, width)
+    result = moved.add_(_SLACK).short().byte().mul_(inside)
+    return result.add_(inside.bitwise_xor_(1), alpha=fill) if fill else result
 
-    It is where 0 <= place < size, the place being rounded as PIL rounds it. Along a row places grow
-    or fall, so that two columns say it all: those where a place passes its bounds. A division
-    estimates them, and the place there tells which of two neighbours it is.
+
+def _inside(matrix: Values, down: Values, width: int) -> NDArray[np.int32]:
+    """The columns where pixels of each row end, and start, whose sources are inside: [2, B, H].
+
+    A source is inside where 0 <= place < size, the place being rounded as PIL rounds it. Along a
+    row places grow or fall, so that two columns say it all: those where a place passes its bounds.
+    A division estimates them, and the place there tells which of two neighbours it is.
     """
-    count, height = down.shape[1:]
     slope, _, offset = matrix.reshape(2, 3, -1, 1).swapaxes(0, 1)
-    sign = np.where(slope < 0, -1.0, 1.0)  # places that fall are negated, and grow
-    slope, down, offset = sign * slope, sign * down, sign * offset
-    # Where they are inside, and where they no longer are: [2, 2, B, 1].
-    growing = np.array([[0, 0], [width, height]], dtype=np.float64)
-    falling = -np.nextafter(growing[::-1], -1)
-    bounds = np.where(sign < 0, falling[..., None, None], growing[..., None, None])
+    bounds = np.array([0.0, 0.0, width, down.shape[2]]).reshape(2, 2, 1, 1)
+    slope = np.where(np.abs(slope) < _FLAT, _FLAT, slope)
     column = bounds - (down + offset)
-    column /= np.maximum(slope, _FLAT)
+    column /= slope
     column -= 0.5
     np.rint(column, out=column)
     place = (column + 0.5) * slope
     place += down
     place += offset
-    column += place < bounds
-    first, end = np.maximum(*column[0]), np.minimum(*column[1])
-    upto, short = (
-        _before(width).to(device).index_select(0, torch.from_numpy(places).to(device))
-        for places in (_column(end, width), _column(np.minimum(first, end), width))
-    )
-    return upto.sub_(short).view(count, 1, height, width)
-
-
-def _column(places: Values, width: int) -> NDArray[np.int32]:
-    return np.minimum(np.maximum(places, 0), width).ravel().astype(np.int32)
+    column += (place < bounds) != (slope < 0)
+    end, first = np.minimum(*np.maximum(*column)), np.maximum(*np.minimum(*column))
+    ends: Values = np.array([end, np.minimum(first, end)])
+    return np.minimum(np.maximum(ends, 0), width).astype(np.int32)
 
 
 @lru_cache(maxsize=2)
@@ -211,13 +234,21 @@ def _parts(
     return rows[:, 0] * x, rows[:, 1] * y, rows[:, 2]
 
 
+class Resampling(NamedTuple):
+    """How pixels are moved: a plan, in which the pixels have no part, and its execution."""
+
+    plan: Callable[[Values, Tensor], Any]  # of matrices [6, B], for images of such a size; rows
+    run: Callable[[Tensor, Any], Tensor]  # of images, and the rows of the plan for them
+
+
 GREY = 128
-RESAMPLING: Registry[Callable[[Tensor, Values], Tensor]] = Registry(
+RESAMPLING: Registry[Resampling] = Registry(
     "resampling",
     {
-        "nearest": nearest,
-        "bilinear": bilinear,
-        "nearest-grey": partial(nearest, fill=GREY),  # what comes from outside is grey
-        "bilinear-grey": partial(bilinear, fill=GREY),
+        "nearest": Resampling(_fixed, _nearest),
+        "bilinear": Resampling(_places, _bilinear),
+        # What comes from outside is grey.
+        "nearest-grey": Resampling(_fixed, partial(_nearest, fill=GREY)),
+        "bilinear-grey": Resampling(_places, partial(_bilinear, fill=GREY)),
     },
 )

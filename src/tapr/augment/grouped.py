@@ -1,8 +1,8 @@
 """One op per image over a whole batch: images are grouped by op, each op runs once per group."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ class Draw(NamedTuple):
     centre: Values  # [..., 2] in [0, 1), where cutout cuts
 
 
-Run = Callable[[Tensor, Draw, str], Tensor]  # levels, sorted by op; the draw; the resampling
+Plan = Callable[[Draw, Tensor, str], Any]  # draws, images of their size, resampling; rows
+Run = Callable[[Tensor, Any, str], Tensor]  # levels, sorted by op; rows for them; resampling
 
 
 def _plain(kernel: Callable[[Tensor], Tensor]) -> Run:
@@ -37,36 +38,38 @@ def _cutout(images: Tensor, draw: Draw, resample: str) -> Tensor:
 
 
 def _enhanced(images: Tensor, draw: Draw, resample: str) -> Tensor:
-    return enhance.enhanced(images, draw.value, dict(_each(draw)))
+    counts = np.bincount(draw.op, minlength=len(NAMES))[_ENHANCEMENTS].tolist()
+    return enhance.enhanced(images, draw.value, counts)
 
 
 def _looked_up(images: Tensor, draw: Draw, resample: str) -> Tensor:
     return tone.looked_up(images, int((draw.op == EQUALIZE).sum()))
 
 
-def _moved(images: Tensor, draw: Draw, resample: str) -> Tensor:
+def _places(draw: Draw, images: Tensor, resample: str) -> Any:
+    return geometry.RESAMPLING[resample].plan(_matrices(draw, images), images)
+
+
+def _moved(images: Tensor, rows: Any, resample: str) -> Tensor:
     """Ops that differ only in their matrices run as one."""
-    return geometry.RESAMPLING[resample](images, _matrices(images, draw))
+    return geometry.RESAMPLING[resample].run(images, rows)
 
 
-def _shifted(images: Tensor, draw: Draw, resample: str) -> Tensor:
+def _shifts(draw: Draw, images: Tensor, resample: str) -> geometry.Shifts:
+    return geometry.shifts(_matrices(draw, images), images)
+
+
+def _shifted(images: Tensor, by: geometry.Shifts, resample: str) -> Tensor:
     """AugMix, which interpolates, shifts by whole pixels: there is nothing to interpolate."""
-    fill = geometry.GREY if resample.endswith("-grey") else 0
-    return geometry.shifted(images, _matrices(images, draw), fill)
+    return geometry.shifted(images, by, geometry.GREY if resample.endswith("-grey") else 0)
 
 
-def _matrices(images: Tensor, draw: Draw) -> Values:
-    size = images.shape[2:]
-    matrices = [geometry.MATRICES[op](draw.value[part], *size) for op, part in _each(draw)]
-    return np.concatenate(matrices, axis=1)
-
-
-def _each(draw: Draw) -> list[tuple[str, slice]]:
-    """The ops of a sorted draw, each with its part of the images."""
-    ops = draw.op.tolist()
-    changes = [place for place, (one, two) in enumerate(pairwise(ops), 1) if one != two]
-    bounds = pairwise([0, *changes, len(ops)])
-    return [(NAMES[ops[start]], slice(start, end)) for start, end in bounds]
+def _matrices(draw: Draw, images: Tensor) -> Values:
+    matrices = np.empty((len(draw.op), 6))
+    for op in set(draw.op.tolist()):
+        chosen = draw.op == op
+        matrices[chosen] = geometry.MATRICES[NAMES[op]](draw.value[chosen], *images.shape[2:]).T
+    return np.ascontiguousarray(matrices.T)
 
 
 class Family(NamedTuple):
@@ -74,6 +77,7 @@ class Family(NamedTuple):
 
     captions: dict[str, str]
     run: Run
+    plan: Plan | None = None  # turns the draws of all steps at once into rows; else they are rows
 
 
 FAMILIES: Sequence[Family] = (
@@ -95,10 +99,12 @@ FAMILIES: Sequence[Family] = (
     Family(
         {"rotate": "rotate {:+.3g}°", "shear_x": "shear x {:+.3f}", "shear_y": "shear y {:+.3f}"},
         _moved,
+        _places,
     ),
     Family(
         {"translate_x": "translate x {:+.3g} px", "translate_y": "translate y {:+.3g} px"},
         _shifted,
+        _shifts,
     ),
 )
 CAPTIONS = {"identity": "identity"} | {
@@ -111,7 +117,8 @@ NAMES = (
     *("translate_x", "translate_y"),
 )
 IDENTITY, EQUALIZE = NAMES.index("identity"), NAMES.index("equalize")
-COPIES = 4  # that a group's temporaries amount to: the smaller groups are, the more they cost
+_ENHANCEMENTS = [NAMES.index(name) for name in enhance.NAMES]
+_WIDE = 16  # bytes a level in a group: the smaller groups are, the more calls there are
 _RANK = np.array([list(CAPTIONS).index(name) for name in NAMES])  # how ops are sorted: by family
 _STARTS = np.cumsum([1, *(len(family.captions) for family in FAMILIES)])  # the families' ranks
 
@@ -121,26 +128,53 @@ def apply(images: Tensor, draw: Draw, resample: str, copies: int = 1) -> Tensor:
 
     With `copies` there are so many draws, next to each other, and so many results for each image.
     """
-    here = np.arange(len(draw.op))  # whose draw it is that stands at each place: they stay sorted
-    source = here // copies
-    for step in range(draw.op.shape[1]):
-        rank = _RANK[draw.op[here, step]]
-        order = np.argsort(rank, kind="stable")
-        here, rank, source = here[order], rank[order], source[order]
-        images = images.index_select(0, torch.from_numpy(source).to(images.device))
-        sorted_ = Draw(draw.op[here, step], draw.value[here, step], draw.centre[here, step])
-        starts = np.searchsorted(rank, _STARTS).tolist()
-        for family, (start, end) in zip(FAMILIES, pairwise(starts), strict=True):
+    order = np.argsort(_RANK[draw.op.T], axis=1, kind="stable")  # [n, B], whose draw stands where
+    where = np.argsort(order, axis=1)  # [n, B], where each draw stands
+    sources = np.array([order[0] // copies, *map(np.take, where, order[1:]), where[-1]])
+    *moves, back = torch.from_numpy(sources).to(images.device).unbind()
+    drawn = [Draw(*[part[here, step] for part in draw]) for step, here in enumerate(order)]
+    starts = [np.searchsorted(_RANK[each.op], _STARTS).tolist() for each in drawn]
+    plans = {
+        number: _planned(family.plan, drawn, starts, number, images, resample)
+        for number, family in enumerate(FAMILIES)
+        if family.plan
+    }
+    for step, each in enumerate(drawn):
+        images = images.index_select(0, moves[step])
+        for number, (start, end) in enumerate(pairwise(starts[step])):
             if start < end:
-                _run(family, images, sorted_, start, end, resample)
-        source = np.arange(len(here))
-    return images.index_select(0, torch.from_numpy(np.argsort(here)).to(images.device))
+                rows = plans[number][step] if number in plans else _rows(each, slice(start, end))
+                _run(FAMILIES[number], images[start:end], rows, resample)
+    return images.index_select(0, back)
 
 
-def _run(family: Family, images: Tensor, draw: Draw, start: int, end: int, resample: str) -> None:
-    for part in levels.chunks(images, COPIES, start, end):
-        drawn = Draw(draw.op[part], draw.value[part], draw.centre[part])
-        images[part] = family.run(images[part], drawn, resample)
+def _planned(
+    plan: Plan,
+    drawn: list[Draw],
+    starts: list[list[int]],
+    number: int,
+    images: Tensor,
+    resample: str,
+) -> list[Any]:
+    """The rows of a family for each step: planned for all steps at once, since calls are dear."""
+    parts = [slice(each[number], each[number + 1]) for each in starts]
+    draws = [_rows(*each) for each in zip(drawn, parts, strict=True)]
+    if len(draws) == 1:
+        return [plan(draws[0], images, resample)]
+    ends = list(accumulate(len(each.op) for each in draws))
+    rows = plan(Draw(*map(np.concatenate, zip(*draws, strict=True))), images, resample)
+    return [_rows(rows, slice(*bounds)) for bounds in pairwise([0, *ends])]
+
+
+def _run(family: Family, images: Tensor, rows: Any, resample: str) -> None:
+    everything = slice(0, len(images))
+    for part in levels.chunks(images, _WIDE):
+        here, drawn = (images, rows) if part == everything else (images[part], _rows(rows, part))
+        here.copy_(family.run(here, drawn, resample))
+
+
+def _rows(rows: Any, part: slice) -> Any:
+    return type(rows)(*[each[part] for each in rows])
 
 
 def caption(op: int, value: float) -> str:

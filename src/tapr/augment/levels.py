@@ -16,8 +16,8 @@ from tapr.errors import InputError
 
 Values = NDArray[np.float64]  # ops' parameters, one per image: few, and on the CPU
 _LARGEST = 4096  # pixels; within reach of PIL's 16.16 fixed point, however an image is sheared
-_CHUNK = 1 << 21  # elements worked on at once: fresh memory is dearer than the work itself
-COPIES = 8  # of an image that its temporaries amount to, about, where each step is a pass over it
+_CHUNK = 1 << 23  # bytes worked on at once: fresh memory is dearer than the work itself
+WIDE = 32  # bytes that the temporaries of a level amount to, about, where each step is a pass
 
 
 def check(images: Tensor) -> None:
@@ -40,13 +40,11 @@ def check(images: Tensor) -> None:
         raise InputError(f"expected images in [0, 1], got {end} {bound:g}")
 
 
-def chunks(
-    images: Tensor, copies: int = 1, start: int = 0, end: int | None = None
-) -> Iterator[slice]:
-    """Slices of the batch, each of so few pixels, times `copies`, that temporaries stay small."""
-    size = max(1, _CHUNK // (copies * images.shape[1:].numel()))
-    end = len(images) if end is None else end
-    return (slice(first, min(first + size, end)) for first in range(start, end, size))
+def chunks(images: Tensor, wide: int = 1) -> Iterator[slice]:
+    """Slices of the batch of so few levels that temporaries of `wide` bytes each stay small."""
+    size, end = max(1, _CHUNK // (wide * images.shape[1:].numel())), len(images)
+    size = -(-end // -(-end // size)) if end else 1  # as many slices, but equal ones
+    return (slice(first, min(first + size, end)) for first in range(0, end, size))
 
 
 def to_levels(images: Tensor) -> Tensor:
@@ -55,7 +53,7 @@ def to_levels(images: Tensor) -> Tensor:
         return images.contiguous()
     half = torch.tensor(0.5, dtype=images.dtype, device=images.device)
     levels = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
-    for part in chunks(images, copies=COPIES):
+    for part in chunks(images, WIDE):
         # By way of int16, which torch converts to and from with vector instructions.
         levels[part] = torch.add(half, images[part], alpha=255).short()
     return levels
@@ -68,7 +66,7 @@ def from_levels(levels: Tensor, dtype: torch.dtype) -> Tensor:
 
 def write(levels: Tensor, images: Tensor) -> None:
     """Write levels into images of any type, without a temporary copy."""
-    for part in chunks(images, copies=COPIES):
+    for part in chunks(images, WIDE):
         images[part] = levels[part]
         if images.dtype != torch.uint8:
             images[part].div_(255)

@@ -62,7 +62,7 @@ class MoCo(Augmentation):
         levels.check(images)
         result = torch.empty_like(images)
         with torch.inference_mode():
-            for part in levels.chunks(images, copies=8):
+            for part in levels.chunks(images, levels.WIDE):
                 drawn = MoCoParams(*(each[part].to(images.device) for each in params))
                 given = images[part]
                 bytes_ = given.dtype == torch.uint8

@@ -59,23 +59,23 @@ def looked_up(images: Tensor, flat: int) -> Tensor:
 
 
 def _flattening(pixels: Tensor, places: Tensor) -> Tensor:
-    histogram = torch.bincount(places.flatten(), minlength=256 * len(pixels)).view(-1, 256)
+    counts = torch.bincount(places.flatten(), minlength=256 * len(pixels)).view(-1, 256)
     brightest = pixels.amax(1, keepdim=True).long()
-    step = (pixels.shape[1] - histogram.gather(1, brightest)) // 255
+    step = (pixels.shape[1] - counts.gather(1, brightest)) // 255
+    histogram = counts.float()  # which takes whole numbers up to 2^24 pixels without an error
     below = histogram.cumsum(1).sub_(histogram).add_(step // 2)
-    # Divided in float32, which whole numbers below 2^24 pixels take without an error that counts.
-    table = below.float().div_(step.clamp(min=1)).clamp_(max=255).short()
-    levels = torch.arange(256, dtype=torch.int16, device=pixels.device)
-    return torch.where(step > 0, table, levels)
+    same = step == 0  # channels that stay as they are
+    below.div_(step.float().masked_fill_(same, torch.inf))
+    below.addcmul_(same.float(), torch.arange(256.0, device=pixels.device))
+    return below.clamp_(max=255).short()
 
 
 def _stretching(pixels: Tensor) -> Tensor:
     low, high = (bound(pixels, 1, keepdim=True).cpu().numpy() for bound in (torch.amin, torch.amax))
-    # In float64, which not every device has.
-    scale = 255.0 / np.maximum(high - low, 1)
-    scale[high == low] = 1
-    table = np.arange(256) * scale
-    table -= np.where(high == low, 0, low * scale)
+    flat = low == high
+    low[flat], high[flat] = 0, 255
+    scale = 255.0 / (high - low)  # in float64, which not every device has
+    table = np.arange(256) * scale - low * scale
     return torch.from_numpy(table).clamp_(0, 255).short().to(pixels.device)
 
 

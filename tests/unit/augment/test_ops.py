@@ -97,5 +97,7 @@ def test_shifts_are_what_the_nearest_pixel_gives(fill: int) -> None:
     values = np.array([0.0, 2.0, -3.0, 3.5, -0.5, 40.0, -1e5])
     for name in ("translate_x", "translate_y"):
         matrix = geometry.MATRICES[name](values, 6, 9)
-        expected = geometry.nearest(images, matrix, fill)
-        assert torch.equal(geometry.shifted(images, matrix, fill), expected)
+        nearest = geometry.RESAMPLING["nearest-grey" if fill else "nearest"]
+        expected = nearest.run(images, nearest.plan(matrix, images))
+        shifts = geometry.shifts(matrix, images)
+        assert torch.equal(geometry.shifted(images, shifts, fill), expected)
