@@ -3,7 +3,8 @@
     python -m benchmarks.folders
 
 Each run is a process of its own; the photographs are links to a few made ones of 256 x 256 pixels.
-A tiny model keeps the forwards short: what is measured is reading, not predicting.
+A tiny model keeps the forwards short: what is measured is reading, not predicting. Batches have 16
+images, so that 100 photographs are enough of them to fill what is read ahead.
 """
 
 import argparse
@@ -37,7 +38,7 @@ SPEC = """
 data = "folder:{folder}"
 corruptions = []
 order = "shuffled"
-batch_size = 64
+batch_size = 16
 size = "224"
 model = "folder_model:build"
 methods = ["norm"]
@@ -76,7 +77,7 @@ def main() -> None:
             folder = photographs(place / "photographs", count)
             (place / "spec.toml").write_text(SPEC.format(folder=folder))
             options = ["--model", "folder_model:build", "--size", "224", "--shuffle", "--quiet"]
-            options += ["--method", "norm", "-o", "out.csv"]
+            options += ["--method", "norm", "--batch-size", "16", "-o", "out.csv"]
             adapt = peak(place, "adapt", str(folder), *options)
             bench = peak(place, "bench", "spec.toml", "--out", "out", "--quiet")
         print(
