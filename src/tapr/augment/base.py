@@ -86,12 +86,13 @@ class Views(nn.Module):
     @property
     def copies(self) -> int:
         """Copies of the views that stand while they are made."""
-        return getattr(self.augmentation, "copies", Augmentation.copies)
+        copies = getattr(self.augmentation, "copies", None)
+        return copies if isinstance(copies, int) else Augmentation.copies
 
     @property
     def by_image(self) -> bool:
         """Can some of the images of a batch be changed without the others?"""
-        return bool(getattr(self.augmentation, "by_image", False))
+        return getattr(self.augmentation, "by_image", False) is True
 
     def forward(
         self, images: Tensor, generator: torch.Generator, part: tuple[int, slice] | None = None

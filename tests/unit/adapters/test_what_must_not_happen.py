@@ -269,6 +269,22 @@ def test_an_augmentation_does_not_change_the_number_of_images(images: Tensor) ->
         adapter(images)
 
 
+def test_an_augmentation_whose_attributes_have_no_truth_is_not_a_raw_exception(
+    images: Tensor,
+) -> None:
+    class Odd:
+        by_image = copies = torch.zeros(2)  # its truth is a RuntimeError
+
+        def sample(self, shape: Any, generator: torch.Generator) -> None: ...
+
+        def transform(self, images: Tensor, params: None) -> Tensor:
+            return images
+
+    adapter = tapr.adapt(small_model(), "pest", augmentation=Odd(), steps=1)
+    assert adapter(images).isfinite().all()
+    assert adapter.cost(images.shape).memory > 0
+
+
 @pytest.mark.parametrize("name", ["t3a", "lame", "tent", "rotta"])
 def test_mixed_precision_does_not_keep_features_from_being_compared(
     name: str, images: Tensor
