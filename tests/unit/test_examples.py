@@ -1,6 +1,7 @@
 """Every example runs, is short, and says something."""
 
 import os
+import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
 PROMISES = "it keeps every promise of a method"
 SAYS = {
     "class_memory.py": PROMISES,
@@ -17,7 +19,7 @@ SAYS = {
     "observers.py": "seconds/learning",
     "sharpness_aware.py": PROMISES,
     "ray_train.py": "2 processes, ",
-    "torchrun.py": "1 processes, ",
+    "torchrun.py": "2 processes, ",
     "adapt_one_batch.py": "3 forwards an image",
     "compare_methods.py": "pest ",
     "dataloader_loop.py": "batch 4: mean confidence",
@@ -36,28 +38,37 @@ def test_it_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 60
 
 
-NO_RAY = pytest.mark.skipif(
-    find_spec("ray") is None, reason="ray is not installed: pip install 'ray[train]'"
-)
-MARKS = {"ray_train.py": [pytest.mark.ray, NO_RAY]}
+PROCESSES = {"ray_train.py", "torchrun.py"}  # examples that are about processes
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=MARKS.get(path.name, ()), id=path.name) for path in EXAMPLES]
-)
-def test_it_runs(path: Path) -> None:
-    said = printed(sys.executable, str(path))
-    assert SAYS[path.name] in said
+@pytest.mark.parametrize("name", sorted(SAYS.keys() - PROCESSES))
+def test_it_runs(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)  # as a script has it
+    runpy.run_path(str(FOLDER / name), run_name="__main__")
+    said = capsys.readouterr().out
+    assert SAYS[name] in said
     assert "False" not in said
 
 
 @pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.skipif(
+    find_spec("ray") is None, reason="ray is not installed: pip install 'ray[train]'"
+)
+def test_ray_train_starts_two_processes() -> None:
+    assert SAYS["ray_train.py"] in printed(sys.executable, str(FOLDER / "ray_train.py"))
+
+
+@pytest.mark.slow
 def test_torchrun_starts_two_processes_that_give_the_result_of_one() -> None:
-    example = str(EXAMPLES[0].with_name("torchrun.py"))
+    example = str(FOLDER / "torchrun.py")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]  # on a free port
     one = printed(sys.executable, example)
     two = printed(*torchrun, "--nproc-per-node", "2", example)
+    assert SAYS["torchrun.py"] in two
     assert two == one.replace("1 processes", "2 processes")
 
 
