@@ -317,7 +317,13 @@ steps = 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["bench"], ["sweep", "--jobs", "1"]], ids=["bench", "sweep"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["bench"], id="bench"),
+        pytest.param(["sweep", "--jobs", "1"], id="sweep", marks=AGAIN),
+    ],
+)
 def test_a_terminated_benchmark_loses_nothing_and_is_not_silent(words: list[str]) -> None:
     Path("spec.toml").write_text(SPEC)
     process = started(words[0], "spec.toml", "--out", "out", *words[1:], slowly=0.1)
