@@ -27,13 +27,13 @@ demo: $(DEMO)/.installed
 	@$(DEMO)/tapr demo
 
 test: $(BIN)/.installed
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 check: $(BIN)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 	$(MAKE) docs
 
 # The attack at full scale, an hour or so: a table of what came of it (docs/reliability.md), and an

@@ -26,7 +26,15 @@ def test_fails():
 """
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "workers"])
+BY_WORKERS = pytest.mark.skipif(
+    "TAPR_ATTACK" not in os.environ, reason="`make attack` tries it: it starts three more pytests"
+)
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param([], id="alone"), pytest.param(["-n", "2"], id="workers", marks=BY_WORKERS)],
+)
 def test_the_table_never_hides_what_went_wrong(workers: list[str], tmp_path: Path) -> None:
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_it.py").write_text(OUTCOMES)

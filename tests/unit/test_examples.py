@@ -63,10 +63,13 @@ def test_ray_train_starts_two_processes() -> None:
 
 
 @pytest.mark.slow
-def test_torchrun_starts_two_processes_that_give_the_result_of_one() -> None:
+def test_torchrun_starts_two_processes_that_give_the_result_of_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     example = str(FOLDER / "torchrun.py")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]  # on a free port
-    one = printed(sys.executable, example)
+    runpy.run_path(example, run_name="__main__")
+    one = capsys.readouterr().out
     two = printed(*torchrun, "--nproc-per-node", "2", example)
     assert SAYS["torchrun.py"] in two
     assert two == one.replace("1 processes", "2 processes")

@@ -40,7 +40,7 @@ def test_the_names_are_those_of_the_registry(name: str) -> None:
         ("bench --methods pest-c", ["pest-control"]),
         ("bench --corruptions fog,gla", ["fog,glass_blur"]),
         ("bench --order s", ["shuffled", "sorted", "shift"]),
-        ("doctor cifar100", ["cifar100-small"]),
+        ("doctor cifar100-small-", ["cifar100-small-rotation"]),
         ("data get mn", ["mnist"]),
         ("show cifar10 --corruption sn", ["snow"]),
         ("ablate ran", ["randaugment"]),
@@ -65,7 +65,7 @@ def test_a_line_is_completed(
 def test_completion_does_not_import_torch() -> None:
     code = (
         "import sys; from tapr.cli import completing as names\n"
-        "print(names.specs('dem'), names.models('dig'), 'torch' in sys.modules)"
+        "print(names.specs('dem'), names.models('digits-small-'), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['demo'] ['digits-small'] False\n"
+    assert done.stdout == "['demo'] ['digits-small-rotation'] False\n"

@@ -356,7 +356,7 @@ def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> 
         "stopped; the same command resumes where this one stopped\n",
     )
 
-    third = started("out", "--jobs", "2")
+    third = started("out", "--jobs", "1")
     shown, errors = third.communicate()
     assert (third.returncode, errors) == (0, "")
     assert "mine lr=0.1" in shown
