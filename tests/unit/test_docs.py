@@ -108,6 +108,11 @@ def test_the_readme_snippet_prints_a_gain(
     assert float(found[1][1]) > float(found[0][1]) + 10
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_no_page_has_both_sides_of_a_merge(page: Path) -> None:
+    assert not re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
 

@@ -1,6 +1,7 @@
 """README's numbers are those of the committed results; a failure says what to write instead."""
 
 import csv
+import json
 import re
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -160,3 +161,17 @@ def test_the_honest_limits_are_the_committed_runs() -> None:
         elif list(found.groups()) != right:
             wrong.append(f"write {sentence.format(*right)!r}, not {found[0]!r} (results/{file})")
     agree("README.md, 'Honest limits', and the committed results", wrong)
+
+
+def test_the_digits_of_the_limits_are_the_means_of_three_models() -> None:
+    text = (ROOT / "results" / "steady-digits-seeds.csv").read_text(encoding="utf-8")
+    clean = [row for row in csv.DictReader(text.splitlines()) if row["domain"] == "clean"]
+    means = {}
+    for method in ("steady", "tent"):
+        found = [100 * Decimal(row["accuracy"]) for row in clean if row["method"] == method]
+        assert len(found) == 3
+        means[method] = rounded(sum(found, Decimal()) / 3)
+    digits = json.loads((ROOT / "results" / "digits" / "results.json").read_text("utf-8"))
+    means["pest"] = rounded(Decimal(str(digits["systems"]["pest-augmix"]["accuracy"]["mean"])))
+    sentence = f"steady has {means['steady']} %, Tent {means['tent']} and PEST {means['pest']}"
+    assert sentence in section("Honest limits")
