@@ -32,8 +32,8 @@ class PenWidth(Augmentation):
 model = tapr.models.load("digits-small")
 digits = tapr.datasets.load("digits")
 assert digits.labels is not None
-images = torch.from_numpy(digits.images[:400]).permute(0, 3, 1, 2).float() / 255
-labels = torch.from_numpy(digits.labels[:400])
+images = torch.from_numpy(digits.images[:200]).permute(0, 3, 1, 2).float() / 255
+labels = torch.from_numpy(digits.labels[:200])
 
 for augmentation in ("augmix", "randaugment", PenWidth()):
     adapter = tapr.adapt(model, "pest", augmentation=augmentation)

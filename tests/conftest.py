@@ -13,6 +13,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from tapr import names, records
+from tapr.datasets.digits import RENDERED
 from tapr.records import BatchRecord, RunRecord, Shift
 from tapr.runs.device import usable
 from tapr.testing import small_model
@@ -244,6 +245,12 @@ def write_run(run: RunRecord, folder: Path) -> Path:
 
 
 @pytest.fixture
+def few_renderings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training set of 600 rendered digits: all 20,000 take ten seconds to draw."""
+    monkeypatch.setitem(RENDERED, "train", RENDERED["train"]._replace(images=600))
+
+
+@pytest.fixture(scope="session")
 def make_run() -> Callable[..., RunRecord]:
     return fake_run
 
@@ -253,7 +260,7 @@ def shift() -> Callable[[str], Shift]:
     return as_shift
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def save_run() -> Callable[[RunRecord, Path], Path]:
     return write_run
 

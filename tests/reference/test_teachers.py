@@ -260,6 +260,7 @@ def test_rmt_returns_to_the_warmed_up_model(net: Any) -> None:
     assert torch.equal(adapter(images), first)
 
 
+@pytest.mark.usefixtures("few_renderings")
 def test_rmt_takes_the_source_from_a_data_set() -> None:
     adapter: Any = tapr.adapt(
         tapr.models.load("digits-small"), "rmt", source_images="digits", source_count=60, warm_up=0

@@ -196,6 +196,7 @@ def test_images_of_another_size_than_the_source_s_are_refused(
     assert adapter(images).isfinite().all()
 
 
+@pytest.mark.usefixtures("few_renderings")
 def test_source_images_come_as_a_tensor_as_batches_or_by_name(images: Tensor) -> None:
     model = testing.small_model()
     pairs = [(part, torch.zeros(len(part))) for part in images.split(4)]  # type: ignore[no-untyped-call]

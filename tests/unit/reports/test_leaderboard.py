@@ -168,11 +168,12 @@ def written(folder: Path) -> str:
     return out.read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def page(make_run: Make, save_run: Save, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def page(make_run: Make, save_run: Save, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("leaderboard")
     for number, run in enumerate(runs(make_run)):
-        save_run(run, tmp_path / "runs" / str(number))
-    return written(tmp_path)
+        save_run(run, folder / "runs" / str(number))
+    return written(folder)
 
 
 def test_the_page_stands_without_its_script(page: str) -> None:

@@ -302,8 +302,8 @@ def test_parallel_equals_serial_and_what_fails_stops_nothing_else(place: Path) -
     failed = sorted(str(event.detail) for event in troubled if event.kind == "failed")
     assert failed == ["RuntimeError: no such thing", "its process died, killed by signal 9"]
     assert [event.kind for event in troubled].count("done") == 4
-    again = run(place / "parallel", 1)
-    assert [event.kind for event in again].count("done") == 6
+    assert len([p for p in (place / "parallel").glob("*.jsonl") if records.read(p)[0].end]) == 4
+    serial(place / "parallel")  # what failed
     serial(place / "serial")
     assert essence(place / "parallel") == essence(place / "serial")
     assert len(essence(place / "serial")) == 6
@@ -356,10 +356,7 @@ def test_killed_and_interrupted_it_goes_on_with_the_same_result(place: Path) -> 
         "stopped; the same command resumes where this one stopped\n",
     )
 
-    third = started("out", "--jobs", "1")
-    shown, errors = third.communicate()
-    assert (third.returncode, errors) == (0, "")
-    assert "mine lr=0.1" in shown
+    serial(place / "out")  # what is left
     serial(place / "whole")
     assert essence(place / "out") == essence(place / "whole")
 
