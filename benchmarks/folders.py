@@ -9,6 +9,7 @@ images, so that 100 photographs are enough of them to fill what is read ahead.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,14 +26,6 @@ def build():
     torch.manual_seed(0)
     layers = nn.Conv2d(3, 4, 16, 16), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1)
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4, 10))
-"""
-RUN = """
-import resource, sys
-sys.path.insert(0, sys.argv[1])
-from typer.main import get_command
-from tapr.cli import app
-get_command(app)(sys.argv[2:], standalone_mode=False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 SPEC = """
 data = "folder:{folder}"
@@ -62,9 +55,10 @@ def photographs(folder: Path, count: int) -> Path:
 
 def peak(place: Path, *words: str) -> float:
     """The largest resident memory of a command, in MiB."""
-    command = [sys.executable, "-c", RUN, str(place), *words]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1]) / 1024
+    process = subprocess.Popen([sys.executable, "-m", "tapr.cli", *words], cwd=place)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, f"tapr {' '.join(words)} ended with status {status}"
+    return usage.ru_maxrss / 1024
 
 
 def main() -> None:
