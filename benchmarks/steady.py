@@ -28,7 +28,7 @@ STUDY = ROOT / "results" / "steady-study.json"
 SHARES = (0.0, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0)
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 MILD = ("snow", "glass_blur", "contrast", "jpeg_compression")
-VIEWS = ("original", "flip", "zoom")
+VIEWS = ("original", "flip", "smooth")
 METHODS = {"source": "unadapted", "norm": "norm", "tent": "Tent", "steady": "steady"}
 
 

@@ -6,8 +6,10 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -25,11 +27,35 @@ def pictures(*shape: int, seed: int = 3) -> Tensor:
 
 
 def voters_of(images: Tensor) -> list[Tensor]:
-    height, width = images.shape[2:]
-    y, x = (math.ceil(side * 0.1 / 2) for side in (height, width))
-    wide = functional.pad(images, (x, x, y, y), "reflect")
-    small = functional.interpolate(wide, (height, width), mode="bilinear", antialias=True)
-    return [images, images.flip(3), small.clamp(0, 1)]
+    """The image, its mirror image, and the image without specks, blurred by 1 2 1."""
+    pixels = images.numpy()
+    around = ndimage.median_filter(pixels, (1, 1, 3, 3), mode="nearest")
+    pixels = np.where(abs(pixels - around) > 0.25, around, pixels)
+    for axis in (2, 3):
+        pixels = ndimage.convolve1d(pixels, [0.25, 0.5, 0.25], axis, mode="nearest")
+    return [images, images.flip(3), torch.from_numpy(pixels)]
+
+
+def test_the_zoomed_view_is_the_image_made_smaller_with_a_border_that_mirrors_it() -> None:
+    images = pictures(2, 3, 18, 30)
+    wide = functional.pad(images, (2, 2, 1, 1), "reflect")
+    small = functional.interpolate(wide, (18, 30), mode="bilinear", antialias=True)
+    torch.testing.assert_close(Votes(("zoom",)).views(images), small.clamp(0, 1))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5), (7, 2)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_views_of_the_smallest_images_are_defined(
+    size: tuple[int, int], dtype: torch.dtype
+) -> None:
+    images = pictures(3, 1, *size).to(dtype)
+    views = Votes(("original", "flip", "smooth", "zoom")).views(images)
+    assert views.shape == (12, 1, *size)
+    assert views.dtype == dtype
+    assert views.min() >= 0
+    assert views.max() <= 1
+    alone = torch.cat([Votes(("smooth",)).views(image[None]) for image in images])
+    assert torch.equal(views[6:9], alone)
 
 
 def entropy(p: Tensor) -> Tensor:

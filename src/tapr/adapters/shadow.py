@@ -24,8 +24,8 @@ from tapr.sync import Share
 if TYPE_CHECKING:
     from tapr.adapters.adapter import Adapter
 
-# As in methods/steady.py.
-VOTERS = ("original", "flip", "zoom")
+# What `steady` has as defaults.
+VOTERS = ("original", "flip", "smooth")
 STATISTICS = Statistics("window", share=(1.0, 0.3, 0.5), prior=16.0, window=1000.0)
 ALONE = 0.5  # with more trust than this, the source model answers alone
 LOOKED_AT = 16  # how many images of a batch are compared at every layer

@@ -30,6 +30,7 @@ from tapr.objectives import log_probabilities
 from tapr.registry import Registry
 
 ZOOM = 1.1  # how much more of the scene the zoomed view shows, mirrored at the edges
+SPECK = 0.25  # a pixel that is further from the median of its neighbourhood is a speck
 SHARPNESS = 10.0  # of the weights by information
 SHOWN = 2  # with so many images for each class, information counts in full
 KNOWN = 0.06  # nats between the stream's statistics and the source's that one class may explain
@@ -55,8 +56,45 @@ def _zoom(images: Tensor) -> Tensor:
     return small.clamp(0, 1).to(images.dtype)
 
 
+def _smooth(images: Tensor) -> Tensor:
+    """The image without specks, slightly blurred: less noise, and most of what the image shows."""
+    exact = images.to(torch.promote_types(images.dtype, torch.float32))
+    around = _median(exact)
+    wide = _bordered(torch.where((exact - around).abs() > SPECK, around, exact))
+    above, here, below = _along(2, wide)
+    left, middle, right = _along(3, above + below + 2 * here)
+    return ((left + right + 2 * middle) / 16).to(images.dtype)
+
+
+def _median(images: Tensor) -> Tensor:
+    """The median of each pixel and its eight neighbours: of sorted columns, then across them."""
+    above, here, below = _along(2, _bordered(images))
+    low, high = above.minimum(here), above.maximum(here)
+    middles = _along(3, low.maximum(high.minimum(below)))
+    one, two, three = _along(3, low.minimum(below))
+    lowest = one.maximum(two).maximum(three)
+    one, two, three = _along(3, high.maximum(below))
+    return _middle(lowest, _middle(*middles), one.minimum(two).minimum(three))
+
+
+def _middle(one: Tensor, two: Tensor, three: Tensor) -> Tensor:
+    return one.minimum(two).maximum(one.maximum(two).minimum(three))
+
+
+def _bordered(images: Tensor) -> Tensor:
+    """The images with a border of one pixel, which repeats the edge."""
+    return functional.pad(images, (1, 1, 1, 1), "replicate")
+
+
+def _along(axis: int, wide: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The neighbours before, the pixels themselves and the neighbours after, without the border."""
+    size = wide.shape[axis] - 2
+    return wide.narrow(axis, 0, size), wide.narrow(axis, 1, size), wide.narrow(axis, 2, size)
+
+
 VOTERS: Registry[Callable[[Tensor], Tensor]] = Registry(
-    "view", {"original": lambda images: images, "flip": _flip, "zoom": _zoom}
+    "view",
+    {"original": lambda images: images, "flip": _flip, "smooth": _smooth, "zoom": _zoom},
 )
 Weights = Literal["equal", "information"]
 WEIGHTS = Registry("weights", {name: name for name in get_args(Weights)})

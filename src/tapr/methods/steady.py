@@ -25,10 +25,10 @@ class Steady(Loop):
     """Lets the source model and two adapted views vote, by information. Moves nothing; 3 forwards.
 
     This method is ours: docs/steady.md. The original image is predicted with the source's
-    batch-norm statistics, the mirrored and the zoomed one with a mixture of these and the stream's,
-    of which `share` is the source's. Statistics are counted in images (`prior`, `window`), so that
-    any batch size will do. Without batch-norm layers the views vote as well. When the stream
-    changes, the batch that shows it is predicted again, with 3 more forwards.
+    batch-norm statistics, the mirrored and the smoothed one with a mixture of these and the
+    stream's, of which `share` is the source's. Statistics are counted in images (`prior`,
+    `window`), so that any batch size will do. Without batch-norm layers the views vote as well.
+    When the stream changes, the batch that shows it is predicted again, with 3 more forwards.
 
     `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers in
     `scope` (below the top quarter of the blocks, as in SAR) take a step down the entropy of the
@@ -46,7 +46,7 @@ class Steady(Loop):
         self,
         model: nn.Module,
         *,
-        votes: str | Sequence[str] = ("original", "flip", "zoom"),
+        votes: str | Sequence[str] = ("original", "flip", "smooth"),
         weights: Weights = "information",
         share: Sequence[float] = (1.0, 0.3, 0.5),
         prior: float = 16.0,
