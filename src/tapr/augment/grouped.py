@@ -139,7 +139,7 @@ _RANK = np.array([list(CAPTIONS).index(name) for name in NAMES], dtype=np.uint8)
 _FAMILY = np.repeat(
     np.arange(len(FAMILIES) + 1, dtype=np.uint8), [1, *(len(each.captions) for each in FAMILIES)]
 )  # of each rank; 0 is the identity's
-_MOVES = np.array([name in geometry.MATRICES for name in CAPTIONS])  # each rank
+_SHIFTED = np.array([name.startswith("translate") for name in CAPTIONS])  # by rank
 
 
 class Group(NamedTuple):
@@ -156,7 +156,7 @@ def apply(images: Tensor, draw: Draw, resample: str, copies: int = 1) -> Tensor:
     With `copies` there are so many draws, next to each other, and so many results for each image.
     """
     rank = _RANK[draw.op.T]  # [n, B]
-    rank[(draw.value.T == 0) & _MOVES[rank]] = 0  # what is moved by nothing stays as it is
+    rank[(draw.value.T == 0) & _SHIFTED[rank]] = 0  # AugMix draws many shifts by nothing
     order = rank.argsort(axis=1, kind="stable")  # whose draw stands where
     where = np.empty_like(order)  # where each draw stands
     where[np.arange(len(order))[:, None], order] = np.arange(order.shape[1])
