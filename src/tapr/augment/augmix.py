@@ -102,7 +102,7 @@ class AugMix(Augmentation):
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> AugMixParams:
         """Draw the chains and the weights of the mixture for a batch of this shape."""
         count, size = shape[0], (shape[0], self.width, self.depth)
-        op = self._places[torch.randint(len(self._places), size, generator=generator)]
+        op = self._places.take(torch.randint(len(self._places), size, generator=generator))
         level = torch.rand(size, generator=generator, dtype=torch.float64)
         level = LOWEST + (self.severity - LOWEST) * level
         value = self._scale.values(op, level / HIGHEST, shape, generator)
@@ -167,11 +167,11 @@ def _run(
 
 def _weights(params: AugMixParams, images: Tensor) -> Tensor:
     """The parts of the original image and of each chain's levels, [B, 1 + width, 1, 1, 1]."""
-    keep = params.keep.unsqueeze(1)
-    level = 1 if images.dtype == torch.uint8 else 1 / 255
-    weights = torch.cat([keep, (1 - keep) * params.weight * level], dim=1)
-    kind = torch.float32 if images.dtype == torch.uint8 else images.dtype
-    return weights.to(images.device, kind).view(*weights.shape, 1, 1, 1)
+    whole = images.dtype == torch.uint8
+    keep, weight = params.keep.cpu().numpy()[:, None], params.weight.cpu().numpy()
+    weights = np.concatenate([keep, (1 - keep) * weight * (1 if whole else 1 / 255)], axis=1)
+    kind = torch.float32 if whole else images.dtype
+    return torch.from_numpy(weights).to(images.device, kind)[..., None, None, None]
 
 
 def _mix(images: Tensor, chains: Tensor, weights: Tensor, result: Tensor) -> None:

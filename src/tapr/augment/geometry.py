@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from tapr.augment.levels import Values
 from tapr.registry import Registry
@@ -134,7 +133,7 @@ def shifted(images: Tensor, by: Shifts, fill: int = 0) -> Tensor:
     """What "nearest" does for translations alone: each image is a piece of itself in a margin."""
     count, channels, height, width = images.shape
     x, y = (int(np.abs(shift).max(initial=0)) for shift in by)
-    margin = functional.pad(images, (x, x, y, y), value=fill)
+    margin = torch.constant_pad_nd(images, (x, x, y, y), fill)
     image, plane, row, pixel = margin.stride()
     pieces = margin.as_strided(
         (count, 2 * y + 1, 2 * x + 1, channels, height, width),
@@ -170,20 +169,21 @@ def _places(matrix: Values, images: Tensor) -> Places:
     height, width = images.shape[2:]
     along, down, offset = _parts(matrix, height, width, middle=0.5)
     scale = np.array([[[2 / width]], [[2 / height]]], dtype=np.float32)
-    across = _pairs(along.astype(np.float32) * scale, images.device)
-    below = _pairs((down + offset).astype(np.float32) * scale - 1, images.device)
-    ends = torch.from_numpy(_inside(matrix, down, width)).to(images.device)
-    return Places(across, below, ends[0], ends[1])
+    across, below = along.astype(np.float32) * scale, (down + offset).astype(np.float32) * scale - 1
+    ends = _inside(matrix, down, width)
+    rows = _pairs(across), _pairs(below), ends[0], ends[1]
+    return Places(*(torch.from_numpy(each).to(images.device) for each in rows))
 
 
-def _pairs(places: NDArray[np.float32], device: torch.device) -> Tensor:
+def _pairs(places: NDArray[np.float32]) -> NDArray[np.complex64]:
     """Columns and rows, [2, B, N], as complex numbers, [B, N]: they are added at once."""
-    both = torch.from_numpy(places).to(device)
-    return torch.complex(both[0], both[1])
+    both = np.empty(places.shape[1:], dtype=np.complex64)
+    both.real, both.imag = places
+    return both
 
 
 def _bilinear(images: Tensor, places: Places, fill: int = 0) -> Tensor:
-    """Interpolate between the four nearest pixels."""
+    """Interpolate between the four nearest pixels; int16."""
     count, _, height, width = images.shape
     grid = torch.view_as_real(places.across.unsqueeze(1) + places.below.unsqueeze(2))
     moved = torch.grid_sampler(images.float(), grid, _BILINEAR, _BORDER, align_corners=False)
@@ -191,7 +191,7 @@ def _bilinear(images: Tensor, places: Places, fill: int = 0) -> Tensor:
     inside = before.index_select(0, places.end.flatten())
     inside = inside.sub_(before.index_select(0, places.first.flatten()))
     inside = inside.view(count, 1, height, width)
-    result = moved.add_(_SLACK).short().byte().mul_(inside)
+    result = moved.add_(_SLACK).short().mul_(inside)
     return result.add_(inside.bitwise_xor_(1), alpha=fill) if fill else result
 
 
@@ -221,7 +221,7 @@ def _inside(matrix: Values, down: Values, width: int) -> NDArray[np.int32]:
 @lru_cache(maxsize=2)
 def _before(width: int) -> Tensor:
     """Row n has n ones, and then zeros."""
-    return torch.from_numpy(np.tri(width + 1, width, -1, dtype=np.uint8))
+    return torch.from_numpy(np.tri(width + 1, width, -1, dtype=np.int16))
 
 
 def _parts(

@@ -1,7 +1,6 @@
 """One op per image over a whole batch: images are grouped by op, each op runs once per group."""
 
-from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +20,12 @@ class Draw(NamedTuple):
     centre: Values  # [..., 2] in [0, 1), where cutout cuts
 
 
-Plan = Callable[[Draw, Tensor, str], Any]  # draws, images of their size, resampling; rows
-Run = Callable[[Tensor, Any, str], Tensor]  # levels, sorted by op; rows for them; resampling
+Plan = Callable[[Draw, Tensor, str], Any]  # draws of all steps, images of their size, resampling
+Run = Callable[[Tensor, Any, str], Tensor]  # levels, sorted by op; rows of the plan; resampling
 
 
-def _plain(kernel: Callable[[Tensor], Tensor]) -> Run:
-    return lambda images, draw, resample: kernel(images)
-
-
-def _valued(kernel: Callable[[Tensor, Values], Tensor]) -> Run:
-    return lambda images, draw, resample: kernel(images, draw.value)
+def _drawn(draw: Draw, images: Tensor, resample: str) -> Draw:
+    return draw
 
 
 def _cutout(images: Tensor, draw: Draw, resample: str) -> Tensor:
@@ -46,12 +41,22 @@ def _looked_up(images: Tensor, draw: Draw, resample: str) -> Tensor:
     return tone.looked_up(images, int((draw.op == EQUALIZE).sum()))
 
 
+def _tones(draw: Draw, images: Tensor, resample: str) -> tone.Tones:
+    numbers = np.empty((len(draw.op), 3), dtype=np.int16)
+    for name, chosen in _ops(draw):
+        numbers[chosen] = tone.NUMBERS[name](draw.value[chosen])
+    return tone.Tones(numbers)
+
+
+def _toned(images: Tensor, tones: tone.Tones, resample: str) -> Tensor:
+    return tone.toned(images, tones)
+
+
 def _places(draw: Draw, images: Tensor, resample: str) -> Any:
     return geometry.RESAMPLING[resample].plan(_matrices(draw, images), images)
 
 
 def _moved(images: Tensor, rows: Any, resample: str) -> Tensor:
-    """Ops that differ only in their matrices run as one."""
     return geometry.RESAMPLING[resample].run(images, rows)
 
 
@@ -65,11 +70,15 @@ def _shifted(images: Tensor, by: geometry.Shifts, resample: str) -> Tensor:
 
 
 def _matrices(draw: Draw, images: Tensor) -> Values:
-    matrices = np.empty((len(draw.op), 6))
-    for op in set(draw.op.tolist()):
-        chosen = draw.op == op
-        matrices[chosen] = geometry.MATRICES[NAMES[op]](draw.value[chosen], *images.shape[2:]).T
-    return np.ascontiguousarray(matrices.T)
+    size, matrices = images.shape[2:], np.empty((6, len(draw.op)))
+    for name, chosen in _ops(draw):
+        matrices[:, chosen] = geometry.MATRICES[name](draw.value[chosen], *size)
+    return matrices
+
+
+def _ops(draw: Draw) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The names of the ops, and whose they are."""
+    return ((NAMES[op], draw.op == op) for op in set(draw.op.tolist()))
 
 
 class Family(NamedTuple):
@@ -77,14 +86,20 @@ class Family(NamedTuple):
 
     captions: dict[str, str]
     run: Run
-    plan: Plan | None = None  # turns the draws of all steps at once into rows; else they are rows
+    plan: Plan = _drawn  # made of the draws of all steps at once, since calls are dear
 
 
 FAMILIES: Sequence[Family] = (
-    Family({"invert": "invert"}, _plain(tone.invert)),
-    Family({"solarize": "solarize from {:.0f}"}, _valued(tone.solarize)),
-    Family({"solarize_add": "solarize add {:.0f}"}, _valued(tone.solarize_add)),
-    Family({"posterize": "posterize {:.0f}-bit"}, _valued(tone.posterize)),
+    Family(
+        {
+            "invert": "invert",
+            "solarize": "solarize from {:.0f}",
+            "solarize_add": "solarize add {:.0f}",
+            "posterize": "posterize {:.0f}-bit",
+        },
+        _toned,
+        _tones,
+    ),
     Family({"equalize": "equalize", "autocontrast": "autocontrast"}, _looked_up),
     Family(
         {
@@ -119,8 +134,20 @@ NAMES = (
 IDENTITY, EQUALIZE = NAMES.index("identity"), NAMES.index("equalize")
 _ENHANCEMENTS = [NAMES.index(name) for name in enhance.NAMES]
 _WIDE = 16  # bytes a level in a group: the smaller groups are, the more calls there are
-_RANK = np.array([list(CAPTIONS).index(name) for name in NAMES])  # how ops are sorted: by family
-_STARTS = np.cumsum([1, *(len(family.captions) for family in FAMILIES)])  # the families' ranks
+# Draws are sorted by family, and within it as it wants them; bytes are sorted fastest.
+_RANK = np.array([list(CAPTIONS).index(name) for name in NAMES], dtype=np.uint8)
+_FAMILY = np.repeat(
+    np.arange(len(FAMILIES) + 1, dtype=np.uint8), [1, *(len(each.captions) for each in FAMILIES)]
+)  # of each rank; 0 is the identity's
+_SHIFTED = np.array([name.startswith("translate") for name in CAPTIONS])  # by rank
+
+
+class Group(NamedTuple):
+    """Images next to each other on which a family runs, and the rows of its plan for them."""
+
+    part: slice
+    family: Family
+    rows: Any
 
 
 def apply(images: Tensor, draw: Draw, resample: str, copies: int = 1) -> Tensor:
@@ -128,49 +155,49 @@ def apply(images: Tensor, draw: Draw, resample: str, copies: int = 1) -> Tensor:
 
     With `copies` there are so many draws, next to each other, and so many results for each image.
     """
-    order = np.argsort(_RANK[draw.op.T], axis=1, kind="stable")  # [n, B], whose draw stands where
-    where = np.argsort(order, axis=1)  # [n, B], where each draw stands
+    rank = _RANK[draw.op.T]  # [n, B]
+    rank[(draw.value.T == 0) & _SHIFTED[rank]] = 0  # AugMix draws many shifts by nothing
+    order = rank.argsort(axis=1, kind="stable")  # whose draw stands where
+    where = np.empty_like(order)  # where each draw stands
+    where[np.arange(len(order))[:, None], order] = np.arange(order.shape[1])
     sources = np.array([order[0] // copies, *map(np.take, where, order[1:]), where[-1]])
     *moves, back = torch.from_numpy(sources).to(images.device).unbind()
-    drawn = [Draw(*[part[here, step] for part in draw]) for step, here in enumerate(order)]
-    starts = [np.searchsorted(_RANK[each.op], _STARTS).tolist() for each in drawn]
-    plans = {
-        number: _planned(family.plan, drawn, starts, number, images, resample)
-        for number, family in enumerate(FAMILIES)
-        if family.plan
-    }
-    for step, each in enumerate(drawn):
-        images = images.index_select(0, moves[step])
-        for number, (start, end) in enumerate(pairwise(starts[step])):
-            if start < end:
-                rows = plans[number][step] if number in plans else _rows(each, slice(start, end))
-                _run(FAMILIES[number], images[start:end], rows, resample)
+    steps = _groups(images, draw, _FAMILY[np.sort(rank, axis=1)], order, resample)
+    for move, groups in zip(moves, steps, strict=True):
+        images = images.index_select(0, move)
+        for part, family, rows in groups:
+            here = images[part]
+            here.copy_(family.run(here, rows, resample))
     return images.index_select(0, back)
 
 
-def _planned(
-    plan: Plan,
-    drawn: list[Draw],
-    starts: list[list[int]],
-    number: int,
+def _groups(
     images: Tensor,
+    draw: Draw,
+    family: NDArray[np.uint8],  # [n, B], in the order of each step
+    order: NDArray[np.int64],
     resample: str,
-) -> list[Any]:
-    """The rows of a family for each step: planned for all steps at once, since calls are dear."""
-    parts = [slice(each[number], each[number + 1]) for each in starts]
-    draws = [_rows(*each) for each in zip(drawn, parts, strict=True)]
-    if len(draws) == 1:
-        return [plan(draws[0], images, resample)]
-    ends = list(accumulate(len(each.op) for each in draws))
-    rows = plan(Draw(*map(np.concatenate, zip(*draws, strict=True))), images, resample)
-    return [_rows(rows, slice(*bounds)) for bounds in pairwise([0, *ends])]
-
-
-def _run(family: Family, images: Tensor, rows: Any, resample: str) -> None:
-    everything = slice(0, len(images))
-    for part in levels.chunks(images, _WIDE):
-        here, drawn = (images, rows) if part == everything else (images[part], _rows(rows, part))
-        here.copy_(family.run(here, drawn, resample))
+) -> list[list[Group]]:
+    """The groups of each step. A family plans for all steps at once, since calls are dear."""
+    count, steps = draw.op.shape
+    places = (order * steps + np.arange(steps)[:, None]).ravel()
+    places = places[family.ravel().argsort(kind="stable")]  # by family, and in it by step
+    drawn = Draw(*(part.reshape(count * steps, *part.shape[2:])[places] for part in draw))
+    starts = [each.searchsorted(range(len(FAMILIES) + 2)).tolist() for each in family]
+    most = levels.fitting(images, _WIDE)
+    groups: list[list[Group]] = [[] for _ in range(steps)]
+    end = sum(each[1] for each in starts)
+    for number, each in enumerate(FAMILIES, start=1):
+        bounds = [tuple(step[number : number + 2]) for step in starts]
+        first, end = end, end + sum(stop - start for start, stop in bounds)
+        if first == end:
+            continue
+        rows, done = each.plan(_rows(drawn, slice(first, end)), images, resample), 0
+        for step, (start, stop) in zip(groups, bounds, strict=True):
+            for part in levels.pieces(start, stop, most):
+                planned = slice(done, done := done + part.stop - part.start)
+                step.append(Group(part, each, _rows(rows, planned)))
+    return groups
 
 
 def _rows(rows: Any, part: slice) -> Any:

@@ -42,9 +42,19 @@ def check(images: Tensor) -> None:
 
 def chunks(images: Tensor, wide: int = 1) -> Iterator[slice]:
     """Slices of the batch of so few levels that temporaries of `wide` bytes each stay small."""
-    size, end = max(1, _CHUNK // (wide * images.shape[1:].numel())), len(images)
-    size = -(-end // -(-end // size)) if end else 1  # as many slices, but equal ones
-    return (slice(first, min(first + size, end)) for first in range(0, end, size))
+    return pieces(0, len(images), fitting(images, wide))
+
+
+def fitting(images: Tensor, wide: int) -> int:
+    """How many images have so few levels."""
+    return max(1, _CHUNK // (wide * images.shape[1:].numel()))
+
+
+def pieces(start: int, end: int, most: int) -> Iterator[slice]:
+    """Equal slices from `start` to `end`, as few as there can be of at most `most`."""
+    count = end - start
+    size = -(-count // -(-count // most)) if count else 1
+    return (slice(first, min(first + size, end)) for first in range(start, end, size))
 
 
 def to_levels(images: Tensor) -> Tensor:
