@@ -104,8 +104,8 @@ class WrittenOut:
 
     @torch.enable_grad()
     def learn(self, images: Tensor, optimizer: torch.optim.Optimizer) -> int:
-        """A step on the images that the model is sure of, scales and shifts alone; how many."""
-        hidden = self.model[0](images).detach()
+        """A step on the smoothed images that the model is sure of, scales alone; how many."""
+        hidden = self.model[0](voters_of(images)[-1]).detach()
         own = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
         mean, variance = self.anchored(own, 0.0, PRIOR / (PRIOR + len(images)))
         layer = self.learning[1]

@@ -37,17 +37,17 @@ def show_nothing(images: Tensor, share: Share | None = None) -> float:
     (1.0, 1.0, 0.0)
     """
     count, first = (share.images, share.first) if share else (len(images), 0)
-    places = torch.arange(0, count, max(1, count // LOOKED_AT)) - first
-    few = images[places[(places >= 0) & (places < len(images))]].float()
+    every = max(1, count // LOOKED_AT)
+    few = images[-first % every :: every].float()  # a slice is no copy
     blank = _shows_nothing(few).sum() if len(few) else torch.tensor(0, device=images.device)
-    return int(share.total(blank) if share else blank) / len(places)
+    return int(share.total(blank) if share else blank) / len(range(0, count, every))
 
 
 def _shows_nothing(images: Tensor) -> Tensor:
     """Which of the images are blank, [B]."""
     low, high = images.aminmax(dim=3)
     flat = (high.amax(2) - low.amin(2)).amax(1) <= LEVEL
-    across = images.diff(dim=3).square().mean((1, 2, 3))  # of white noise, twice its variance
+    across = images.diff(dim=3).square_().mean((1, 2, 3))  # of white noise, twice its variance
     noise = across > ROUGH * 2 * images.var((2, 3), correction=0).mean(1)
     return flat | noise
 

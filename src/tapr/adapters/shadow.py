@@ -7,7 +7,6 @@ adapted model (the witness), and their vote is an answer to fall back on.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from tapr.adapters.votes import Votes
 from tapr.models import shared
 from tapr.models.policies import Shift
 from tapr.models.statistics import Statistics
+from tapr.models.windows import Window
 from tapr.sync import Share
 
 if TYPE_CHECKING:
@@ -58,31 +58,28 @@ class Shadow(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.norms = STATISTICS.policy(model)
+        self.norms = Window(model, STATISTICS)
         self.votes = _Votes(VOTERS, "information", STATISTICS.window)
 
     @torch.no_grad()
     def forward(self, adapter: "Adapter", images: Tensor, share: Share | None = None) -> Said:
         """Predict images with the source model; only this module's own memory changes."""
         self.norms.begin()
-        views = self.votes.views(images)
-        share = replace(share, views=len(VOTERS)) if share else None
-        with self.norms.predicting(len(VOTERS)):
-            with _layers(self.norms.tracking, share.images if share else len(images)) as seen:
-                said_of_all = ask(adapter, views, share)
-            if self.norms.forgets(self.votes.mixed(_by_voter(said_of_all))):
-                self.votes.forget()
-                said_of_all = ask(adapter, views, share)
-        logits = _by_voter(said_of_all)
+
+        def vote(voter: int) -> Tensor:  # one after the other: all views at once need more memory
+            with self.norms.predicting(1, voter):
+                return ask(adapter, self.votes.view(voter, images), share)
+
+        with _layers(self.norms.tracking, share.images if share else len(images)) as seen:
+            source = vote(0)
+        logits = torch.stack([source, *map(vote, range(1, len(VOTERS)))])
+        if self.norms.forgets(self.votes.mixed(logits)):
+            self.votes.forget()
+            logits = torch.stack([*map(vote, range(len(VOTERS)))])
         shift = self.norms.shift()
         answer, trusted = self.votes(logits, shift), float(self.votes.trusted)
         found = said(logits, logits[0] if trusted > ALONE else answer, shift, trusted)
         return found._replace(layers=_nats(seen, share))
-
-
-def _by_voter(logits: Tensor) -> Tensor:
-    """The logits of the voters, one behind the other, as [V, B, K]."""
-    return torch.unflatten(logits, 0, (len(VOTERS), -1))
 
 
 def said(logits: Tensor, answer: Tensor, shift: Shift | None, trusted: float = 0.0) -> Said:

@@ -31,6 +31,7 @@ from tapr.registry import Registry
 
 ZOOM = 1.1  # how much more of the scene the zoomed view shows, mirrored at the edges
 SPECK = 0.25  # a pixel that is further from the median of its neighbourhood is a speck
+AT_ONCE = 1 << 19  # values that become a view together, since that takes several times their memory
 SHARPNESS = 10.0  # of the weights by information
 SHOWN = 2  # with so many images for each class, information counts in full
 KNOWN = 0.06  # nats between the stream's statistics and the source's that one class may explain
@@ -53,7 +54,7 @@ def _zoom(images: Tensor) -> Tensor:
     )
     exact = wide.to(torch.promote_types(images.dtype, torch.float32))  # halves cannot be resized
     small = functional.interpolate(exact, (height, width), mode="bilinear", antialias=True)
-    return small.clamp(0, 1).to(images.dtype)
+    return small.clamp_(0, 1).to(images.dtype)
 
 
 def _smooth(images: Tensor) -> Tensor:
@@ -92,9 +93,24 @@ def _along(axis: int, wide: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return wide.narrow(axis, 0, size), wide.narrow(axis, 1, size), wide.narrow(axis, 2, size)
 
 
+def _in_parts(make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same view, made of a part of the images after the other."""
+
+    def made(images: Tensor) -> Tensor:
+        few = max(1, AT_ONCE // max(images[:1].numel(), 1))
+        return torch.cat([make(part) for part in images.split(few)])
+
+    return made
+
+
 VOTERS: Registry[Callable[[Tensor], Tensor]] = Registry(
     "view",
-    {"original": lambda images: images, "flip": _flip, "smooth": _smooth, "zoom": _zoom},
+    {
+        "original": lambda images: images,
+        "flip": _flip,
+        "smooth": _in_parts(_smooth),
+        "zoom": _in_parts(_zoom),
+    },
 )
 Weights = Literal["equal", "information"]
 WEIGHTS = Registry("weights", {name: name for name in get_args(Weights)})
@@ -178,11 +194,12 @@ class Votes(nn.Module):
         """The voters' views one after another, [V * B, C, H, W]."""
         if self.alone:
             return images
-        refused = [False] * self.count
-        if self.weighs and self.refused is not None:
-            refused = self.refused.tolist()
-        names = zip(self.voters, refused, strict=True)
-        return torch.cat([VOTERS["original" if out else name](images) for name, out in names])
+        return torch.cat([self.view(voter, images) for voter in range(self.count)])
+
+    def view(self, voter: int, images: Tensor) -> Tensor:
+        """The view of the images that one of the voters has."""
+        out = self.weighs and self.refused is not None and bool(self.refused[voter])
+        return VOTERS["original" if out else self.voters[voter]](images)
 
     def forward(self, view_logits: Tensor, shift: Shift | None = None) -> Tensor:
         """Combine the logits of all voters [V, B, K] into one answer [B, K]; update the weights."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from torch import nn, optim
+from torch import Tensor, nn, optim
 
 from tapr.adapters import Loop, Mixed, Schedule, Votes
 from tapr.adapters.checks import check_options
@@ -31,12 +31,12 @@ class Steady(Loop):
     When the stream changes, the batch that shows it is predicted again, with 3 more forwards.
 
     `learn=True` is for long streams. After the vote, scale and shift of the normalisation layers in
-    `scope` (below the top quarter of the blocks, as in SAR) take a step down the entropy of the
-    images that the model is certain of, at rate `lr`: 1 forward and 1 backward more, for `every` 64
-    images or a larger batch. It learns from them only if their classes are mixed: if two of them
-    share a class, by the vote, at most `one_class` more often than by chance. The source model
-    votes with its own scales (where the layers are torch's batch norm), and when the stream
-    changes, all scales return to the source's.
+    `scope` (below the top quarter of the blocks, as in SAR) take a step, at rate `lr`, down the
+    entropy of the images that the model is certain of, as the last voter sees them: 1 forward and 1
+    backward more, for `every` 64 images or a larger batch. It learns from them only if their
+    classes are mixed: if two of them share a class, by the vote, at most `one_class` more often
+    than by chance. The source model votes with its own scales (where the layers are torch's batch
+    norm), and when the stream changes, all scales return to the source's.
     """
 
     title = "steady"
@@ -73,6 +73,10 @@ class Steady(Loop):
             parts["schedule"] = Schedule(predict="before")
             parts["memory"] = Mixed(every, one_class)
         super().__init__(model, statistics=statistics, votes=voters, guard=guard, **parts, **common)
+
+    def _draw(self, images: Tensor) -> Tensor:
+        """What is learnt from: the images as the last voter sees them."""
+        return super()._draw(self.votes.view(self.votes.count - 1, images))
 
     def objective(self, outputs: Outputs) -> Loss:
         """The entropy of the images that the model is certain of."""

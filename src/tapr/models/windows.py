@@ -41,25 +41,32 @@ class Share(Policy):
         super().__init__(model, options)
         self.by_view = self.by_view or len(options.shares) > 1
 
-    def feeding(self, views: int = 1) -> Forward:
-        return normalising(self.tracking, partial(self._mix, views), self._scales)
+    def feeding(self, views: int = 1, first: int = 0) -> Forward:
+        """The same for views from number `first` on, if each has a share of its own."""
+        return normalising(self.tracking, partial(self._mix, views, first), self._scales)
 
     predicting = feeding
 
     def words(self, views: int) -> str:
         return f"share {' '.join(f'{share:g}' for share in self.options.shares)}"
 
-    def _mix(self, views: int, layer: Any, x: Tensor) -> Moments:
+    def _mix(self, views: int, first: int, layer: Any, x: Tensor) -> Moments:
         """What a layer normalises by: mean and variance of each channel, in each group."""
-        shares = self.options.shares
-        groups = 1 if len(shares) == 1 else views
-        if groups > len(shares):
-            raise InputError(f"expected a share for each of {views} views, got {len(shares)}")
-        source = [share == 1 and layer not in self.middle for share in shares[:groups]]
-        share = layer.running_mean.new_tensor(shares[:groups] if groups > 1 else shares[0])
-        return self._mixed(layer, in_groups(layer, x, source), share, sync.rows(x) // views)
+        shares = self.options.shares[first : first + views] if self.by_view else self.options.shares
+        if self.by_view and len(shares) < views:
+            count = len(self.options.shares)
+            raise InputError(f"expected a share for each of {first + views} views, got {count}")
+        source = [share == 1 and layer not in self.middle for share in shares]
+        share, (mean, variance) = layer.running_mean.new_tensor(shares), in_groups(layer, x, source)
+        if self.by_view:
+            mean, variance = mean.view(views, -1), variance.view(views, -1)
+        else:
+            share = share[0]
+        return self._mixed(layer, (mean, variance), share, sync.rows(x) // views, first)
 
-    def _mixed(self, layer: Any, found: Moments, share: Tensor, images: int) -> Moments:
+    def _mixed(
+        self, layer: Any, found: Moments, share: Tensor, images: int, first: int = 0
+    ) -> Moments:
         """The images' own statistics, mixed with `share` of the stored ones."""
         share = share if share.ndim == 0 else share[:, None]
         return mixture(found, (layer.running_mean, layer.running_var), share)
@@ -159,17 +166,21 @@ class Window(Share):
         stored = layer.running_mean, layer.running_var
         return Shift(self.anchor, nats(layer, self._stream(self.anchor), stored))
 
-    def _mixed(self, layer: Any, found: Moments, share: Tensor, images: int) -> Moments:
+    def _mixed(
+        self, layer: Any, found: Moments, share: Tensor, images: int, first: int = 0
+    ) -> Moments:
         total = min(self._images + images, max(self.options.window, images))
-        part = slice(len(found[0])) if found[0].ndim > 1 else slice(None)  # as many views as came
+        came = range(first, first + len(found[0]))  # of the views
+        part = slice(came.start, came.stop) if found[0].ndim > 1 else slice(None)
         names = [f"{name}_{self.places[layer]}" for name in ("mean", "variance")]
         before = self._before[names[0]][part], self._before[names[1]][part]
         stream = mixture(found, before, found[0].new_tensor(1 - images / total))
         for name, value in zip(names, stream, strict=True):
             self.get_buffer(name)[part] = value.detach()
         self.images.fill_(total)
-        if layer in self.middle and self.anchor is not None and self.anchor < len(found[0]):
-            self._follow((found[0][self.anchor], found[1][self.anchor]), images)
+        if layer in self.middle and self.anchor is not None and self.anchor in came:
+            place = self.anchor - first
+            self._follow((found[0][place], found[1][place]), images)
         stored = layer.running_mean, layer.running_var
         return anchored(
             layer, stream, stored, share, self.options.prior / (self.options.prior + total)
@@ -193,5 +204,5 @@ class Views(Share):
     def words(self, views: int) -> str:
         return "batch of each view"
 
-    def _mix(self, views: int, layer: Any, x: Tensor) -> Moments:
+    def _mix(self, views: int, first: int, layer: Any, x: Tensor) -> Moments:
         return in_groups(layer, x, [False] * views)

@@ -11,7 +11,8 @@ from tapr.records import TOP, BatchRecord
 from tapr.runs import together
 from tapr.runs.device import sent
 from tapr.streams import Stream
-from tapr.types import Health, Prediction
+from tapr.streams.stream import Step
+from tapr.types import Batch, Health, Prediction
 
 Observe = Callable[[Prediction, BatchRecord], None]
 
@@ -27,39 +28,46 @@ def evaluate(
 
     `observe` is called with every prediction and its record, before the record is yielded.
     """
-    steps = stream.plan[first:]
-    for number, (step, batch) in enumerate(zip(steps, stream.starting(first), strict=True), first):
-        images = sent(batch.images, device)
-        if batch.reset:
-            adapter.reset()
-        started = time.perf_counter()
-        prediction = together.predicted(adapter, images)
-        predicted = prediction.logits.argmax(1).tolist()
-        seconds = time.perf_counter() - started
-        domains = step.segment.domains
-        record = BatchRecord(
-            number=number,
-            domain=batch.domain,
-            corruption=domains[0].corruption if len(domains) == 1 else None,
-            severity=domains[0].severity if len(domains) == 1 else None,
-            images=step.numbers.tolist(),
-            labels=None if batch.labels is None else batch.labels.tolist(),
-            predicted=predicted,
-            **_confidence(prediction.logits, batch.labels),
-            loss=prediction.loss,
-            terms=dict(prediction.terms),
-            steps=prediction.steps,
-            kept=prediction.kept,
-            refused=prediction.refused,
-            forward=prediction.forward,
-            backward=prediction.backward,
-            seconds=round(seconds, 6),
-            shadow=prediction.shadow,
-            health=_told(prediction.health),
-        )
+    batches = stream.starting(first)
+    for number, step in enumerate(stream.plan[first:], first):
+        # Nothing here holds a batch: its images are freed before the next batch's are made.
+        prediction, record = _predicted(adapter, number, step, next(batches), device)
         if observe is not None:
             observe(prediction, record)
         yield record
+
+
+def _predicted(
+    adapter: Adapter, number: int, step: Step, batch: Batch, device: str
+) -> tuple[Prediction, BatchRecord]:
+    images = sent(batch.images, device)
+    if batch.reset:
+        adapter.reset()
+    started = time.perf_counter()
+    prediction = together.predicted(adapter, images)
+    predicted = prediction.logits.argmax(1).tolist()
+    seconds = time.perf_counter() - started
+    domains = step.segment.domains
+    return prediction, BatchRecord(
+        number=number,
+        domain=batch.domain,
+        corruption=domains[0].corruption if len(domains) == 1 else None,
+        severity=domains[0].severity if len(domains) == 1 else None,
+        images=step.numbers.tolist(),
+        labels=None if batch.labels is None else batch.labels.tolist(),
+        predicted=predicted,
+        **_confidence(prediction.logits, batch.labels),
+        loss=prediction.loss,
+        terms=dict(prediction.terms),
+        steps=prediction.steps,
+        kept=prediction.kept,
+        refused=prediction.refused,
+        forward=prediction.forward,
+        backward=prediction.backward,
+        seconds=round(seconds, 6),
+        shadow=prediction.shadow,
+        health=_told(prediction.health),
+    )
 
 
 def _confidence(logits: Tensor, labels: Tensor | None) -> dict[str, Any]:

@@ -101,7 +101,10 @@ def usual_order(protocol: str | Protocol) -> str:
 
 def as_tensor(pixels: NDArray[np.uint8]) -> Tensor:
     """Pixels [B, H, W, C] as images [B, C, H, W] in [0, 1]; they lie channels last in memory."""
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float().div_(255)
+    # In numpy's memory: before 2.39, glibc seldom uses a freed block again for an aligned one of
+    # the same size, as torch wants it, and the heap grows by batches.
+    images = torch.from_numpy(np.empty(pixels.shape, np.float32))
+    return images.copy_(torch.from_numpy(pixels)).div_(255).permute(0, 3, 1, 2)
 
 
 def read(step: Step) -> NDArray[np.uint8]:

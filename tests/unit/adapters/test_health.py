@@ -154,6 +154,16 @@ def test_watching_asks_about_one_image_in_eight_whatever_the_batch(model: nn.Mod
         assert sum(shadows) == pytest.approx(3 * 40, abs=3 * 5)
 
 
+def test_a_comparison_runs_no_more_images_at_once_than_the_batch_has(model: nn.Module) -> None:
+    """All views at once took three times the memory of a batch, and only from the ninth one on."""
+    rows: list[int] = []
+    adapter = tapr.adapt(model, "norm")
+    adapter.model.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    shadows = [adapter.predict(part).shadow for part in torch.split(smooth(160), 16)]
+    assert max(shadows) == 3 * 16
+    assert max(rows) == 16
+
+
 def test_health_is_forgotten_by_reset_and_kept_by_save(model: nn.Module, tmp_path: Path) -> None:
     adapter = tapr.adapt(model, "tent", guard="act")
     for seed in range(3):
@@ -196,6 +206,16 @@ def test_the_shadow_votes_as_steady_does() -> None:
     assert (statistics.share, statistics.prior, statistics.window) == tuple(
         defaults[name] for name in ("share", "prior", "window")
     )
+
+
+def test_the_shadow_asks_its_voters_one_by_one_and_steady_all_at_once(model: nn.Module) -> None:
+    adapter, steady = tapr.adapt(model, "norm"), tapr.adapt(model, "steady", guard="off")
+    voters = shadow.Shadow(adapter.model)
+    for seed in range(3):
+        images = smooth(40, seed)
+        torch.testing.assert_close(voters(adapter, images).answer, steady(images))
+    for name, buffer in voters.norms.named_buffers():
+        torch.testing.assert_close(buffer, steady.get_buffer(f"norms.{name}"))
 
 
 def test_the_shadow_is_the_source_model(model: nn.Module) -> None:
@@ -297,6 +317,15 @@ class Sixteen(nn.Module):
         return logits
 
 
+class Unmirrored(Sixteen):
+    """A model that also fails on mirrored images."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images[..., 0].mean() > images[..., -1].mean():
+            raise RuntimeError("expected the light on the right")
+        return super().forward(images)
+
+
 def test_a_model_that_cannot_be_asked_is_adapted_all_the_same(
     model: nn.Module, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,8 +333,9 @@ def test_a_model_that_cannot_be_asked_is_adapted_all_the_same(
     for seed in range(3):
         assert torch.equal(watched(smooth(16, seed)), plain(smooth(16, seed)))
     assert caplog.text.count("the health is not known") == 1
-    with pytest.raises(tapr.TaprError, match="expected 16 images"):
-        tapr.adapt(Sixteen(model), "tent", guard="act")(smooth(16))
+    assert tapr.adapt(Sixteen(model), "tent", guard="act").predict(smooth(16)).shadow == 3 * 16
+    with pytest.raises(tapr.TaprError, match="expected the light on the right"):
+        tapr.adapt(Unmirrored(model), "tent", guard="act")(smooth(16) * torch.linspace(0.1, 1, 9))
 
 
 def test_a_copy_goes_its_own_way(model: nn.Module) -> None:

@@ -1,17 +1,19 @@
 """A stream through an adapter: what the records say about each image."""
 
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 import tapr
 from tapr.records import BatchRecord, Shift
 from tapr.runs.evaluate import evaluate
 from tapr.streams import Domain, Origin, Stream
+from tapr.streams import stream as streams
 from tapr.types import Prediction
 
 COUNT = 7
@@ -90,3 +92,19 @@ def test_an_observer_sees_every_prediction_with_its_record() -> None:
     assert [record for _, record in seen] == found
     for prediction, record in seen:
         assert prediction.logits.argmax(1).tolist() == record.predicted
+
+
+def test_the_images_of_a_batch_are_freed_before_the_next_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+    as_tensor = streams.as_tensor
+
+    def alone(pixels: NDArray[np.uint8]) -> Tensor:
+        assert not any(earlier() is not None for earlier in made)
+        images = as_tensor(pixels)
+        made.append(ref(images))
+        return images
+
+    monkeypatch.setattr(streams, "as_tensor", alone)
+    assert len(records(net(3), domain(), domain())) == len(made) > 1
