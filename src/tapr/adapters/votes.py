@@ -98,7 +98,7 @@ def _in_parts(make: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
     def made(images: Tensor) -> Tensor:
         few = max(1, AT_ONCE // max(images[:1].numel(), 1))
-        return torch.cat([make(part) for part in images.split(few)])
+        return torch.cat([make(part) for part in torch.split(images, few)])
 
     return made
 
